@@ -18,7 +18,7 @@ import structlog
 from app.domain.model.table import TableId
 from app.domain.publication import described
 from app.staging.connection.database import Connection, Engine, translated_errors
-from app.staging.images.backfill import Backfill, Overtaken, note_detail, run_backfill
+from app.staging.images import Backfill, Overtaken, note_detail, run_backfill
 from mirrorgate.errors import RejectedInput
 
 log = structlog.get_logger()

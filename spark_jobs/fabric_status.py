@@ -24,7 +24,7 @@ from app.landing.open_zone import ZoneAddress
 from app.observability.periodic_thread import PeriodicThread
 from app.settings import Settings
 from app.staging.connection.database import Connection, Engine, translated_errors
-from app.staging.ledger.fabric_status import (
+from app.staging.ledger.reports import (
     claim_poll,
     claim_reading,
     forget_database,

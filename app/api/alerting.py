@@ -24,7 +24,7 @@ from app.observability.api_metrics import ALERTS, ALERTS_NOT_SENT
 from app.observability.periodic_thread import PeriodicThread
 from app.staging.connection.database import Engine, installation_id, translated_errors
 from app.staging.overview import alerts_claimed, known_alerts, store_alerts, table_summaries
-from app.staging.tables.gateway_status import gateway_facts
+from app.staging.tables.status import gateway_facts
 from mirrorgate.errors import Code, MirrorgateError, TemporarilyUnavailable
 
 log = structlog.get_logger()

@@ -24,7 +24,7 @@ from app.ingest import Ingest
 from app.settings import Settings
 from app.staging.access.audit_events import AuditWriter
 from app.staging.connection.database import Engine
-from app.staging.writer.writer_probe import WriterProbe
+from app.staging.writer.group_commit import WriterProbe
 
 MAX_CHECKS: Final = 2
 """Comparisons with sources at a time: each holds a connection of the pool for as long as its table is large."""

@@ -36,9 +36,7 @@ from app.staging.access.audit_events import AuditWriter
 from app.staging.connection.database import Engine, driver_url, open_engine, translated_errors
 from app.staging.connection.notifications import NotificationSender
 from app.staging.retention.history import take_sample
-from app.staging.writer.group_commit import GroupCommit
-from app.staging.writer.state import export_writer_state
-from app.staging.writer.writer_probe import WriterProbe
+from app.staging.writer.group_commit import GroupCommit, WriterProbe, export_writer_state
 
 log = structlog.get_logger()
 

@@ -21,12 +21,11 @@ from app.domain.loads import LoadSession
 from app.domain.mirror_report import MirrorState
 from app.domain.model.table import TableId, TableState
 from app.staging.connection.database import Connection
-from app.staging.images.backfill import BackfillState
-from app.staging.images.size import AllImages, all_images
+from app.staging.images import BackfillState
 from app.staging.ledger.leases import lease_owners
 from app.staging.overview import TableFacts, find_facts
-from app.staging.tables.gateway_status import gateway_facts
 from app.staging.tables.registry import list_tables
+from app.staging.tables.status import AllImages, all_images, gateway_facts
 
 _FAILING: Final = "failing"
 _STATES: Final = (*(state.value for state in TableState if state is not TableState.DROPPED), _FAILING)

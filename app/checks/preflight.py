@@ -35,7 +35,7 @@ from app.observability.resource_watch import memory_limit, raise_descriptor_limi
 from app.settings import Settings, unknown_variables
 from app.staging.access.mask_secrets import hashed_tables
 from app.staging.connection.database import Engine, open_engine, translated_errors
-from app.staging.connection.server_settings import database_facts
+from app.staging.connection.schema_revision import database_facts
 from mirrorgate.errors import Code, MirrorgateError, Misconfigured
 
 log = structlog.get_logger()

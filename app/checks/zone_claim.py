@@ -11,9 +11,9 @@ from app.landing.open_zone import ZoneAddress
 from app.landing.zone import ScratchRevoked
 from app.landing.zone_owner import check_owner, claim_zone
 from app.staging.connection.database import Engine, installation_id, translated_errors
-from app.staging.connection.server_settings import present_installation
-from app.staging.ledger.fabric_status import forget_former_zone
-from app.staging.ledger.landing_zone import end_all_epochs, known_zone, lock_known_zone, present_zone, remember_zone
+from app.staging.connection.schema_revision import present_installation
+from app.staging.ledger.leases import end_all_epochs, known_zone, lock_known_zone, present_zone, remember_zone
+from app.staging.ledger.reports import forget_former_zone
 from mirrorgate.errors import Code, MirrorgateError, Misconfigured, StorageError, TemporarilyUnavailable
 
 

@@ -266,7 +266,7 @@ def show_zone(as_json: AsJson = False, data_dir: LocalDataDir = DEFAULT_DATA_DIR
     require_extras("landing-zone show", "server")
     from app.cli.direct import open_database
     from app.staging.connection.database import translated_errors
-    from app.staging.ledger.landing_zone import known_zone
+    from app.staging.ledger.leases import known_zone
 
     with open_database(data_dir) as engine, translated_errors(), engine.begin() as connection:
         known = known_zone(connection)

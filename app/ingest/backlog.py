@@ -15,7 +15,7 @@ from app.domain.model.table import Table, TableLife
 from app.domain.publication import Amount, Backlog, BacklogLimit
 from app.observability.periodic_thread import PeriodicThread
 from app.staging.connection.database import Engine
-from app.staging.tables.backlog import BacklogReader
+from app.staging.tables.status import BacklogReader
 
 log = structlog.get_logger()
 

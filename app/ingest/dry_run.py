@@ -30,9 +30,8 @@ from app.ingest.readers import BodyReader
 from app.ingest.request_typing import RequestTyper, TypedRequest
 from app.ingest.table_cache import TableCache
 from app.staging.batches.batch import Batch, StagingRequest
-from app.staging.batches.locked_table import StagedBatch
 from app.staging.batches.sequence_lock import shorten_lock_timeout
-from app.staging.batches.stage_transaction import encode_blocks, stage_requests
+from app.staging.batches.stage_transaction import StagedBatch, encode_blocks, stage_requests
 from app.staging.connection.database import Connection, translated_errors
 from mirrorgate.errors import RejectedInput, TemporarilyUnavailable
 

@@ -37,9 +37,16 @@ from app.ingest.readers import BodyReader
 from app.ingest.request_typing import RequestTyper, TypedRequest
 from app.ingest.table_cache import NotCached, TableCache
 from app.observability.api_metrics import DUPLICATE_CHANGES
-from app.staging.batches.batch import AlreadyStaged, MarkerNeeded, Receipt, StagingRequest, TableMoved
-from app.staging.batches.dead_letter_transaction import dead_letters_full
-from app.staging.batches.dead_letters import LetterReplay, TableLetters
+from app.staging.batches.batch import (
+    AlreadyStaged,
+    LetterReplay,
+    MarkerNeeded,
+    Receipt,
+    StagingRequest,
+    TableLetters,
+    TableMoved,
+)
+from app.staging.batches.dead_letters import dead_letters_full
 from app.staging.batches.idempotency import read_receipts
 from app.staging.connection.database import Engine, translated_errors
 from app.staging.writer.group_commit import GroupCommit

@@ -15,9 +15,16 @@ from app.domain.model.names import TableName, unknown_table
 from app.domain.model.table import Table
 from app.ingest.pipeline import Ingest
 from app.ingest.readers import KeptMessage
-from app.staging.batches.batch import Receipt
-from app.staging.batches.dead_letter_transaction import NO_LONGER_WAITING, require_waiting, unknown_letter
-from app.staging.batches.dead_letters import LetterReplay, find_letter, next_waiting, read_message, renew_errors
+from app.staging.batches.batch import LetterReplay, Receipt
+from app.staging.batches.dead_letters import (
+    NO_LONGER_WAITING,
+    find_letter,
+    next_waiting,
+    read_message,
+    renew_errors,
+    require_waiting,
+    unknown_letter,
+)
 from app.staging.connection.database import translated_errors
 from app.staging.tables.registry import find_table
 from mirrorgate.errors import RejectedInput

@@ -32,7 +32,7 @@ from app.ingest.moved_tables import give_marker
 from app.ingest.parsed_request import ParsedRequest, SourceChanges
 from app.ingest.table_cache import TableCache
 from app.staging.batches.batch import Batch, TableMoved
-from app.staging.batches.source_positions import source_positions
+from app.staging.batches.sequence_lock import source_positions
 from app.staging.batches.stage_transaction import check_gaps
 from app.staging.connection.database import translated_errors
 from app.staging.tables.registration import RegistrationOutcome, evolve_table, record_registration

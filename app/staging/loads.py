@@ -207,11 +207,6 @@ def end_stale_loads(connection: sa.Connection) -> int:
     return 0
 
 
-def purge_loads(connection: sa.Connection, *, older_than_seconds: float, limit: int) -> int:
-    """Delete load sessions that ended longer ago than this, at most `limit` of them; return how many."""
-    return connection.execute(PURGE_LOADS, {"seconds": older_than_seconds, "limit": limit}).rowcount
-
-
 def _locked(connection: sa.Connection, name: TableName) -> tuple[Table, int]:
     """Return the live table under its sequence lock, and its last sequence. Raises RejectedInput `unknown_table`."""
     table_id = find_table_id(connection, name)

@@ -120,7 +120,7 @@ STORE_REPORTS = sa.text("""
 
 DELETE_SILENT = sa.text("""
     DELETE FROM mirrorgate.mirror_reports WHERE updated_at <= clock_timestamp() - make_interval(secs => :seconds)""")
-"""Delete the reports that no mirror has confirmed for some time."""
+"""Delete the reports that no mirror has confirmed for some time; a mirror that runs again reports again."""
 
 
 def store_reports(engine: sa.Engine, reports: Iterable[TableReport]) -> int:
@@ -139,11 +139,6 @@ def store_reports(engine: sa.Engine, reports: Iterable[TableReport]) -> int:
     }
     with translated_errors(), engine.begin() as connection:
         return connection.execute(STORE_REPORTS, parameters).rowcount
-
-
-def forget_silent_mirrors(connection: sa.Connection, seconds: float) -> None:
-    """Forget the reports of a mirror that has not run for this long; a mirror that runs again reports again."""
-    connection.execute(DELETE_SILENT, {"seconds": seconds})
 
 
 def _row(report: TableReport, owner: FolderOwner) -> dict[str, Any]:

@@ -13,7 +13,7 @@ tells the same alerts again, with the same ids.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -23,15 +23,20 @@ from app.domain.health.facts import TableSummary
 from app.domain.health.troubles import Kind, Severity, Trouble
 from app.domain.loads import LoadSession
 from app.domain.model.table import Table
-from app.staging.connection.advisory_locks import AdvisoryLock, try_lock_for_session, unlock_session
-from app.staging.images.backfill import Backfill, find_backfills
-from app.staging.images.size import ImagesSize, image_sizes
-from app.staging.ledger.fabric_status import FabricStatus, fabric_statuses
-from app.staging.ledger.failures import FAILING_AFTER, IS_FAILING, TableFailure, failing_tables
+from app.staging.connection.database import AdvisoryLock, try_lock_for_session, unlock_session
+from app.staging.images import Backfill, find_backfills
+from app.staging.ledger.reports import (
+    FAILING_AFTER,
+    IS_FAILING,
+    FabricStatus,
+    TableFailure,
+    fabric_statuses,
+    failing_tables,
+)
 from app.staging.loads import open_loads
 from app.staging.mirror import MirrorProgress, mirror_progress
 from app.staging.rebuild.progress import Rebuild, find_rebuilds
-from app.staging.tables.status import MISSING_CHANGES, SOURCE_LAG, TableCounts, count_tables
+from app.staging.tables.status import MISSING_CHANGES, SOURCE_LAG, ImagesSize, TableCounts, count_tables, image_sizes
 
 SELECT_ALERTS = sa.text("""
     SELECT kind, subject, severity, code, detail, remedy, since, code_since, told_code FROM mirrorgate.alerts""")
@@ -82,12 +87,7 @@ def store_alerts(connection: sa.Connection, kept: Iterable[KnownAlert], forgotte
     """Store these alerts, and forget those with these keys."""
     rows = [
         {
-            "kind": known.alert.kind,
-            "subject": known.alert.subject,
-            "severity": known.alert.severity,
-            "code": known.alert.code,
-            "detail": known.alert.detail,
-            "remedy": known.alert.remedy,
+            **asdict(known.alert),
             "since": known.since,
             "code_since": known.code_since,
             "told_code": known.told_code,

@@ -7,8 +7,7 @@ import structlog
 from app.domain.model.table import Epoch, Table, TableId
 from app.landing.scratch_sweep import newest_epoch
 from app.staging.connection.database import Connection
-from app.staging.ledger.landing_zone import known_zone
-from app.staging.ledger.leases import claim_table, raise_epoch, release_table
+from app.staging.ledger.leases import claim_table, known_zone, raise_epoch, release_table
 from app.staging.tables.registry import find_table_by_id
 from mirrorgate.errors import Code, TemporarilyUnavailable
 from spark_jobs.steps.context import DrainContext, log_fields

@@ -12,9 +12,9 @@ import structlog
 from app.domain.model.table import Epoch, Table, TableState, former_generation
 from app.landing.publish import Scratch, remove_table_folder
 from app.staging.connection.database import answer_within
-from app.staging.ledger.fabric_status import note_folder_gone
 from app.staging.ledger.leases import check_epoch
-from app.staging.tables.drop_completion import finish_drop
+from app.staging.ledger.reports import note_folder_gone
+from app.staging.tables.operations import finish_drop
 from app.staging.tables.registry import find_table_by_id, note_drop_trouble
 from spark_jobs.fabric_status import is_listed_by_fabric
 from spark_jobs.steps.context import DrainContext, log_fields

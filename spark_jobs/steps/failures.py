@@ -19,8 +19,8 @@ from app.domain.model.table import Epoch, Table, TableId
 from app.domain.publication import described
 from app.observability.drain_metrics import FAILED_ATTEMPTS
 from app.staging.connection.database import Connection, translated_errors
-from app.staging.ledger.failures import FAILING_AFTER, clear_failures, has_failed, record_failure
 from app.staging.ledger.leases import check_epoch
+from app.staging.ledger.reports import FAILING_AFTER, clear_failures, has_failed, record_failure
 from app.staging.tables.registry import find_table_by_id, note_drop_trouble, quarantine_table
 from mirrorgate.errors import Code
 from spark_jobs.steps.context import DrainContext, log_fields

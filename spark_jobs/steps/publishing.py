@@ -26,7 +26,7 @@ from app.domain.publication import described
 from app.landing.publish import Scratch, make_visible, prepare_folder
 from app.observability.drain_metrics import LAST_PUBLISHED, PUBLISHED_FILES, PUBLISHED_ROWS
 from app.observability.tracing import TRACING, TraceParent, mark_failed, traceparent_of
-from app.staging.batches.block_insert import find_traces
+from app.staging.batches.staged_blocks import find_traces
 from app.staging.connection.database import Engine, answer_within, translated_errors
 from app.staging.ledger.files import record_published, register_builds
 from mirrorgate.errors import Code, InvariantBroken

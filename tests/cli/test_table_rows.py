@@ -85,7 +85,7 @@ def test_rows_of_many_row_groups_are_all_written(
     engine: sa.Engine, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.landing.parquet_file.MAX_ROW_GROUP_BYTES", 1)
-    monkeypatch.setattr("app.staging.images.snapshot._IMAGES_AT_ONCE", 1)
+    monkeypatch.setattr("app.staging.images._IMAGES_AT_ONCE", 1)
     file = exported(engine, "sales.t", tmp_path).file
     assert pq.read_metadata(file).num_row_groups == 2
     assert pq.read_table(file).column("id").to_pylist() == [1, 3]

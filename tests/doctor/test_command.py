@@ -22,7 +22,7 @@ from app.landing.zone_owner import ZONE_MARKER, claim_zone
 from app.local import up
 from app.local.embedded import PrivatePostgres, running_url
 from app.settings import Settings
-from app.staging.connection.server_settings import present_installation
+from app.staging.connection.schema_revision import present_installation
 from mirrorgate.errors import Code, Misconfigured
 from tests.support.cli_output import first_json
 from tests.support.processes import REPOSITORY

@@ -27,7 +27,7 @@ from app.domain.health.troubles import (
     troubles,
 )
 from app.domain.preflight import judge_durability, judge_space
-from app.staging.ledger.failures import FAILING_AFTER
+from app.staging.ledger.reports import FAILING_AFTER
 from mirrorgate.errors.site import with_addresses
 from tests.support.expositions import alert_rules
 

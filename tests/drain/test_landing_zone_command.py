@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from app.checks.preflight import examine
 from app.domain.preflight import Outcome
 from app.landing.open_zone import ZoneAddress
-from app.staging.ledger.landing_zone import present_zone
+from app.staging.ledger.leases import present_zone
 from mirrorgate.cli import main as cli
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import registered, stage_keys

@@ -17,7 +17,7 @@ from app.emulator import OneLake, Trust
 from app.emulator.faults import answer
 from app.landing.adls.client import AdlsClient
 from app.staging.connection.database import open_engine
-from app.staging.ledger.failures import failing_tables
+from app.staging.ledger.reports import failing_tables
 from app.staging.tables.operations import begin_drop
 from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.drain.conftest import NewDrain

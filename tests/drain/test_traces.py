@@ -13,7 +13,8 @@ from structlog.testing import capture_logs
 from app.api import application
 from app.observability.tracing import TRACING, span, valid_traceparent
 from app.settings import Settings
-from app.staging.batches.block_insert import purge_traces
+from app.staging.batches.staged_blocks import PURGE_TRACES
+from app.staging.retention.rounds import purge
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import current
@@ -124,9 +125,9 @@ def test_a_rejection_is_in_its_span_with_code_and_without_text(gateway: Gateway,
 def test_traces_that_no_drain_continued_are_deleted_after_a_day(gateway: Gateway, engine: sa.Engine) -> None:
     post(gateway, 1)
     with engine.begin() as connection:
-        assert purge_traces(connection, older_than_seconds=86_400, limit=10) == 0
+        assert purge(connection, PURGE_TRACES, older_than_seconds=86_400, limit=10) == 0
         connection.execute(sa.text("UPDATE mirrorgate.block_traces SET staged_at = now() - interval '25 hours'"))
-        assert purge_traces(connection, older_than_seconds=86_400, limit=10) == 1
+        assert purge(connection, PURGE_TRACES, older_than_seconds=86_400, limit=10) == 1
 
 
 @pytest.mark.parametrize(

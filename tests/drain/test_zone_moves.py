@@ -9,14 +9,14 @@ from app.checks.zone_claim import claim_landing_zone, move_landing_zone
 from app.domain.fabric import DatabaseState, DatabaseStatus, TableMirroring
 from app.domain.model.table import TableState
 from app.landing.open_zone import ZoneAddress
-from app.staging.ledger.fabric_status import (
+from app.staging.ledger.leases import present_zone
+from app.staging.ledger.reports import (
     claim_poll,
     fabric_database,
     fabric_statuses,
     record_fabric_status,
     store_answer,
 )
-from app.staging.ledger.landing_zone import present_zone
 from mirrorgate.errors import Code, Misconfigured
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys

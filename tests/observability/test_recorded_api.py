@@ -19,9 +19,8 @@ from app.ingest import backlog
 from app.observability.api_metrics import RESOURCE_LOW
 from app.observability.resource_watch import ResourceWatch
 from app.settings import Settings
-from app.staging.ledger.fabric_status import claim_poll, record_fabric_status, store_answer
-from app.staging.ledger.failures import clear_failures, record_failure
 from app.staging.ledger.leases import give_up_lease, renew_lease
+from app.staging.ledger.reports import claim_poll, clear_failures, record_fabric_status, record_failure, store_answer
 from app.staging.mirror import store_reports
 from app.staging.tables.registry import quarantine_table
 from mirrorgate.errors import Code

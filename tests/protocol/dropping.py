@@ -39,7 +39,7 @@ def drop_delete(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move("deletes the folder, late", sent, after)
 
 
-@models(Pc.RECREATE, "app.staging.tables.drop_completion:finish_drop")
+@models(Pc.RECREATE, "app.staging.tables.operations:finish_drop")
 def recreate(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """R6; a rebuilt generation has begun with the switch."""
     if is_stale(case, shared, drain, Rule.EPOCH_RECREATE):

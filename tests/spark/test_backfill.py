@@ -7,7 +7,7 @@ from app.domain.model.names import TableName
 from app.domain.model.table import Generation, Table, TableState
 from app.domain.model.table_options import RowImages, TableOptions
 from app.staging.batches.sequence_lock import lock_counters
-from app.staging.images.backfill import BackfillState, find_backfill, request_backfill
+from app.staging.images import BackfillState, find_backfill, request_backfill
 from app.staging.tables.operations import set_publishing
 from spark_jobs.background import Stopped
 from spark_jobs.drain_loop import DrainLoop

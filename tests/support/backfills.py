@@ -6,7 +6,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from app.domain.model.table import Generation, Table
-from app.staging.images.backfill import Backfill, Progress, find_backfill, request_backfill, run_backfill, stop_backfill
+from app.staging.images import Backfill, Progress, find_backfill, request_backfill, run_backfill, stop_backfill
 from tests.support.gateway_parts import current
 from tests.support.postgres.ledger import Owned, claim_by, claimed, plan, publish
 from tests.support.postgres.retention import purge

@@ -15,8 +15,7 @@ from app.domain.model.table_schema import TableSchema
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_rules import RowRules
 from app.staging.batches.batch import Batch, Receipt, StagingRequest
-from app.staging.tables.drop_completion import FinishedDrop, finish_drop
-from app.staging.tables.operations import begin_drop
+from app.staging.tables.operations import FinishedDrop, begin_drop, finish_drop
 from app.staging.tables.registration import register_table
 from app.staging.tables.registry import find_table
 from app.staging.writer.group_commit import GroupCommit

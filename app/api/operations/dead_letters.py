@@ -11,8 +11,15 @@ from app.ingest import Replays
 from app.ingest.replay import ReplayedLetters
 from app.observability.api_metrics import REPLAYED_LETTERS
 from app.staging.batches.batch import Receipt
-from app.staging.batches.dead_letter_transaction import require_waiting, settled_letter, unknown_letter
-from app.staging.batches.dead_letters import StoredLetter, discard_letters, find_letter, read_message
+from app.staging.batches.dead_letters import (
+    StoredLetter,
+    discard_letters,
+    find_letter,
+    read_message,
+    require_waiting,
+    settled_letter,
+    unknown_letter,
+)
 from app.staging.connection.database import Connection, translated_errors
 from app.staging.tables.events import record_event
 from app.staging.tables.operations import locked_table

@@ -21,7 +21,7 @@ from app.domain.rows.projection.landing_projection import landed_columns
 from app.domain.rows.typed_columns import typed_images
 from app.domain.source_checks import MAX_ROWS, BucketDigests, BucketRows, Digest, compared_columns
 from app.staging.connection.database import translated_errors
-from app.staging.images.snapshot import image_snapshot
+from app.staging.images import image_snapshot
 from mirrorgate.errors import Code, RejectedInput
 
 

@@ -20,7 +20,7 @@ from app.domain.model.table_schema import TableSchema
 from app.domain.rebuild import RebuiltColumn
 from app.staging.access.mask_secrets import pin_mask_secret
 from app.staging.connection.database import Connection, translated_errors
-from app.staging.images.backfill import request_backfill, stop_backfill
+from app.staging.images import request_backfill, stop_backfill
 from app.staging.overview import table_summaries
 from app.staging.rebuild.progress import ColumnsOf, begin_checked_rebuild, begin_rebuild
 from app.staging.tables.operations import begin_drop, release, request_flush, request_repair, set_publishing

@@ -15,7 +15,7 @@ from app.api.schemas.status import GatewayStatusModel, HealthModel, ReadinessMod
 from app.domain.health.facts import GatewayFacts, HealthFacts, ProcessFacts
 from app.domain.health.troubles import OK, is_ready, parts, process_parts
 from app.staging.connection.database import answer_within, translated_errors
-from app.staging.tables.gateway_status import gateway_facts
+from app.staging.tables.status import gateway_facts
 from mirrorgate.errors import MirrorgateError
 
 router = APIRouter(tags=["status"])

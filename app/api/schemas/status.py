@@ -21,11 +21,11 @@ from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, Table, TableLife, TableState
 from app.domain.model.table_options import TableOptions
 from app.staging.connection.database import Connection
-from app.staging.images.backfill import BackfillState
-from app.staging.images.size import ImagesSize
-from app.staging.ledger.fabric_status import FabricStatus, fabric_database
+from app.staging.images import BackfillState
+from app.staging.ledger.reports import FabricStatus, fabric_database
 from app.staging.mirror import MirrorProgress
 from app.staging.overview import TableFacts, find_facts
+from app.staging.tables.status import ImagesSize
 from mirrorgate.parameters import LoadMode
 
 

@@ -18,9 +18,9 @@ from app.domain.model.table import BatchSequence, Table
 from app.domain.rows.typed_columns import typed_images
 from app.landing.parquet_file import open_writer, row_groups
 from app.staging.connection.database import Engine, translated_errors
-from app.staging.images.size import image_sizes
-from app.staging.images.snapshot import image_snapshot
+from app.staging.images import image_snapshot
 from app.staging.tables.registry import find_table
+from app.staging.tables.status import image_sizes
 from mirrorgate.errors import Code, RejectedInput
 
 COMPRESSION: Final = "zstd"

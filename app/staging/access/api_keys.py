@@ -216,11 +216,6 @@ def note_use(connection: sa.Connection, key_ids: Collection[str]) -> None:
         connection.execute(NOTE_USE, [{"key_id": key_id} for key_id in sorted(key_ids)])
 
 
-def purge_former_secrets(connection: sa.Connection) -> None:
-    """Delete former secrets whose overlap is over."""
-    connection.execute(PURGE_FORMER_SECRETS)
-
-
 def count_valid_keys(connection: sa.Connection) -> int:
     """Return the number of keys that have not expired."""
     return int(connection.execute(COUNT_VALID_KEYS).scalar_one())

@@ -14,7 +14,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from app.domain.model.names import TableName
 from app.observability.periodic_thread import PeriodicThread
 from app.observability.telemetry import current_request_id
 from app.staging.access.api_keys import note_use
-from app.staging.connection.page_turn import Turn
+from app.staging.connection.page_turn import Turn, read_turn
 
 INSERT_OPERATION = sa.text("""
     INSERT INTO mirrorgate.audit_events (request_id, subject, action, folded_name, details)
@@ -36,7 +36,7 @@ INSERT_OPERATION = sa.text("""
 COUNT_REJECTIONS = sa.text("""
     INSERT INTO mirrorgate.audit_events AS e
         (happened_at, request_id, subject, action, folded_name, status, code, times)
-    VALUES (:minute, :request_id, :subject, :action, :folded_name, :status, :code, :times)
+    VALUES (:minute, :request_id, :subject, :action, :table, :status, :code, :times)
     ON CONFLICT (happened_at, action, subject, folded_name, status, code) WHERE code IS NOT NULL
     DO UPDATE SET times = e.times + excluded.times""")
 """Add to the count of a rejection in its minute."""
@@ -159,13 +159,9 @@ def count_rejections(connection: sa.Connection, rejections: Sequence[CountedReje
     """
     rows = [
         {
+            **asdict(counted.rejection),
             "minute": counted.minute,
             "request_id": counted.request_id,
-            "subject": counted.rejection.subject,
-            "action": counted.rejection.action,
-            "folded_name": counted.rejection.table,
-            "status": counted.rejection.status,
-            "code": counted.rejection.code,
             "times": counted.times,
         }
         for counted in sorted(rejections, key=lambda counted: (counted.minute, repr(counted.rejection)))
@@ -197,10 +193,7 @@ def newest_audit(connection: sa.Connection, wanted: AuditSearch, turn: Turn, lim
         "rejected": wanted.rejected,
         "limit": limit,
     }
-    if turn.after is not None:
-        rows = connection.execute(SELECT_NEWER, {**parameters, "after": turn.after}).all()
-        return _events(connection, [*reversed(rows)])
-    return _events(connection, connection.execute(SELECT_OLDER, {**parameters, "before": turn.older_than}).all())
+    return _events(connection, read_turn(connection, SELECT_OLDER, SELECT_NEWER, turn, parameters))
 
 
 def _events(connection: sa.Connection, rows: Sequence[Sequence[Any]]) -> list[AuditEvent]:
@@ -212,11 +205,6 @@ def _events(connection: sa.Connection, rows: Sequence[Sequence[Any]]) -> list[Au
     found = connection.execute(SELECT_WRITTEN_NAMES, {"folded_names": sorted(folded)}).all()
     names: dict[str | None, str] = {row.folded_name: row.name for row in found}
     return [replace(event, table=names.get(event.table, event.table)) for event in events]
-
-
-def purge_audit(connection: sa.Connection, *, older_than_seconds: float, limit: int) -> int:
-    """Delete up to `limit` old events, oldest first; return how many. Repeat until it is less than `limit`."""
-    return connection.execute(PURGE_AUDIT, {"seconds": older_than_seconds, "limit": limit}).rowcount
 
 
 log = structlog.get_logger()

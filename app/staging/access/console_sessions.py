@@ -85,8 +85,3 @@ def end_session(connection: sa.Connection, session_hash: bytes) -> str | None:
     """Delete a session and return its subject, None if there is no such session."""
     subject: str | None = connection.execute(DELETE_SESSION, {"session_hash": session_hash}).scalar_one_or_none()
     return subject
-
-
-def purge_sessions(connection: sa.Connection) -> None:
-    """Delete the sessions that have ended."""
-    connection.execute(PURGE_SESSIONS, {"idle": MAX_IDLE_SECONDS})

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import NamedTuple, TypeAlias
 
 from app.domain.loads import LoadStep
+from app.domain.model.dead_letter import NewLetter
 from app.domain.model.request_identity import Answer, RequestIdentity
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.domain.model.table_schema import SchemaVersion
@@ -12,7 +13,6 @@ from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.projection.landing_projection import row_bytes
 from app.domain.rows.row_rules import RowRules
 from app.domain.rows.source_order import Advance
-from app.staging.batches.dead_letters import LetterReplay, TableLetters
 
 BlockKey: TypeAlias = tuple[TableId, Generation, SchemaVersion]
 """Key that all batches of one staged block share."""
@@ -60,6 +60,25 @@ class Batch:
     def block_key(self) -> BlockKey:
         """Return the key of the block that this batch goes into."""
         return (self.table.table_id, self.table.generation, self.table.schema_version)
+
+
+@dataclass(frozen=True, slots=True)
+class TableLetters:
+    """The dead letters that one request leaves for one table."""
+
+    table: Table
+    letters: Sequence[NewLetter]
+    principal: str
+
+
+@dataclass(frozen=True, slots=True)
+class LetterReplay:
+    """The dead letter that a request replays, and who replays it."""
+
+    letter_id: int
+    principal: str
+    corrected: bool
+    """True if a corrected message is staged instead of the stored one."""
 
 
 @dataclass(frozen=True, slots=True)

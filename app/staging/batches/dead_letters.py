@@ -1,23 +1,33 @@
 """Dead letters in Postgres: rejected messages, kept until an operator settles them by a replay or by discarding them.
 
 A dead letter is stored in the transaction of its request, and settled as replayed in the transaction that stages its
-message. So a crash leaves neither a lost dead letter nor one that is replayed twice.
+message, under the sequence locks of the tables. So the limits on waiting letters hold, and a crash leaves neither a
+lost dead letter nor one that is replayed twice.
 """
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
-from app.domain.model.dead_letter import LetterFormat, LetterState, NewLetter, WrittenMessage, errors_of
+from app.domain.model.dead_letter import (
+    MAX_WAITING_BYTES,
+    MAX_WAITING_LETTERS,
+    LetterFormat,
+    LetterState,
+    NewLetter,
+    WrittenMessage,
+    errors_of,
+)
 from app.domain.model.names import TableName
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
-from app.staging.connection.page_turn import Turn
-from mirrorgate.errors import Problem
+from app.staging.batches.batch import LetterReplay, Receipt, StagingRequest, TableLetters
+from app.staging.connection.page_turn import Turn, read_turn
+from mirrorgate.errors import Code, Problem, RejectedInput
 
 INSERT_LETTER = sa.text("""
     INSERT INTO mirrorgate.dead_letters (table_id, generation, format, reading, message, errors, message_index,
@@ -105,7 +115,7 @@ DISCARD_ENDED = sa.text("""
     SET state = 'discarded', settled_at = clock_timestamp(), settled_by = 'retention'
     FROM mirrorgate.tables t
     WHERE t.table_id = d.table_id AND d.state = 'waiting' AND (t.state = 'dropped' OR d.generation < t.generation)""")
-"""Discard the waiting dead letters of all generations that have ended."""
+"""Discard the waiting dead letters of all generations that have ended: no replay can stage them any more."""
 
 PURGE_LETTERS = sa.text("""
     DELETE FROM mirrorgate.dead_letters WHERE letter_id = ANY(ARRAY(
@@ -113,25 +123,6 @@ PURGE_LETTERS = sa.text("""
         WHERE state <> 'waiting' AND settled_at < clock_timestamp() - make_interval(secs => :seconds)
         ORDER BY settled_at LIMIT :limit))""")
 """Delete the dead letters that were settled first and are past their retention."""
-
-
-@dataclass(frozen=True, slots=True)
-class TableLetters:
-    """The dead letters that one request leaves for one table."""
-
-    table: Table
-    letters: Sequence[NewLetter]
-    principal: str
-
-
-@dataclass(frozen=True, slots=True)
-class LetterReplay:
-    """The dead letter that a request replays, and who replays it."""
-
-    letter_id: int
-    principal: str
-    corrected: bool
-    """True if a corrected message is staged instead of the stored one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +219,7 @@ def newest_letters(connection: sa.Connection, wanted: LetterFilter, turn: Turn, 
     """Return up to `limit` matching dead letters of a page, newest first."""
     with_error = None if wanted.code is None else json.dumps([{"code": wanted.code}])
     parameters = {"table_ids": list(wanted.table_ids), "state": wanted.state, "with_error": with_error, "limit": limit}
-    if turn.after is not None:
-        rows = connection.execute(SELECT_NEWER, {**parameters, "after": turn.after}).all()
-        return [_letter(row) for row in reversed(rows)]
-    return [_letter(row) for row in connection.execute(SELECT_OLDER, {**parameters, "before": turn.older_than})]
+    return [_letter(row) for row in read_turn(connection, SELECT_OLDER, SELECT_NEWER, turn, parameters)]
 
 
 def find_letters(connection: sa.Connection, letter_ids: Collection[int]) -> list[StoredLetter]:
@@ -260,16 +248,6 @@ def next_waiting(
     return list(connection.execute(SELECT_NEXT, parameters).scalars())
 
 
-def discard_ended(connection: sa.Connection) -> int:
-    """Discard the waiting dead letters of ended generations, which no replay can stage any more; return how many."""
-    return connection.execute(DISCARD_ENDED).rowcount
-
-
-def purge_letters(connection: sa.Connection, *, settled_before_seconds: float, limit: int) -> int:
-    """Delete up to `limit` dead letters that were settled long enough ago; return how many."""
-    return connection.execute(PURGE_LETTERS, {"seconds": settled_before_seconds, "limit": limit}).rowcount
-
-
 def _row(entry: TableLetters, letter: NewLetter, identity: RequestIdentity | None) -> dict[str, object]:
     return {
         "table_id": entry.table.table_id,
@@ -288,3 +266,102 @@ def _row(entry: TableLetters, letter: NewLetter, identity: RequestIdentity | Non
 def _letter(row: sa.Row[Any]) -> StoredLetter:
     known = dict(row._mapping)
     return StoredLetter(**known | {"format": LetterFormat(row.format), "state": LetterState(row.state)})
+
+
+NO_LONGER_WAITING: Final = frozenset({Code.UNKNOWN_DEAD_LETTER, Code.DEAD_LETTER_SETTLED})
+"""Codes of the rejections that mean: no such dead letter is waiting."""
+
+
+@dataclass
+class DeadLetterTransaction:
+    """The dead letters of one staging transaction: those that it stores, and those that it settles by a replay.
+
+    Call `lock` after the tables are locked; then `check` and `add` each request, and `store` at the end.
+    """
+
+    requests: Sequence[StagingRequest]
+    _waiting: dict[TableId, tuple[int, int]] = field(default_factory=dict)
+    """Waiting dead letters per table, and their bytes, including those that this transaction adds."""
+    _locked: dict[int, LockedLetter] = field(default_factory=dict)
+    """The dead letters that requests replay, without those that this transaction has settled."""
+    _new: list[tuple[TableLetters, RequestIdentity | None]] = field(default_factory=list)
+    _replayed: list[tuple[LetterReplay, BatchSequence]] = field(default_factory=list)
+
+    def lock(self, connection: sa.Connection) -> None:
+        """Read, under the tables' locks, what the requests depend on, and lock the dead letters that they replay."""
+        if tables := {entry.table.table_id for request in self.requests for entry in request.letters}:
+            self._waiting = count_waiting(connection, tables)
+        if letter_ids := {request.replay.letter_id for request in self.requests if request.replay}:
+            self._locked = lock_letters(connection, letter_ids)
+
+    def check(self, request: StagingRequest) -> None:
+        """Raise RejectedInput `dead_letters_full`, `dead_letter_settled` or `generation_mismatch` if due."""
+        for entry in request.letters:
+            letters, size = self._with(entry)
+            if letters > MAX_WAITING_LETTERS or size > MAX_WAITING_BYTES:
+                raise dead_letters_full(entry, f"table {entry.table.name} has as many waiting dead letters as are kept")
+        if request.replay is not None:
+            self._check_replay(request, request.replay)
+
+    def add(self, request: StagingRequest, receipts: Sequence[Receipt]) -> None:
+        """Add the letters of a request that this transaction stages, and the letter that the request replays."""
+        for entry in request.letters:
+            self._waiting[entry.table.table_id] = self._with(entry)
+            self._new.append((entry, request.identity))
+        if request.replay is not None:
+            [receipt] = receipts
+            self._replayed.append((request.replay, receipt.sequence))
+            del self._locked[request.replay.letter_id]
+
+    def store(self, connection: sa.Connection) -> None:
+        """Write the new dead letters and settle the replayed ones; dying before COMMIT leaves everything as it was."""
+        insert_letters(connection, self._new)
+        mark_replayed(connection, self._replayed)
+
+    def _with(self, entry: TableLetters) -> tuple[int, int]:
+        letters, size = self._waiting.get(entry.table.table_id, (0, 0))
+        return letters + len(entry.letters), size + sum(len(letter.written.content) for letter in entry.letters)
+
+    def _check_replay(self, request: StagingRequest, replay: LetterReplay) -> None:
+        """Require that the dead letter still waits, and that the batch is of its table and generation."""
+        letter = self._locked.get(replay.letter_id)
+        if letter is None or letter.state is not LetterState.WAITING:
+            raise settled_letter(replay.letter_id)
+        table = request.batches[0].table
+        if (letter.table_id, letter.generation) != (table.table_id, table.generation):
+            raise ended_letter(letter.generation)
+
+
+def require_waiting(letter: StoredLetter, table: Table | None) -> Table:
+    """Return the live table of a letter's name if the dead letter waits in its present generation.
+
+    Raises RejectedInput `generation_mismatch` or `dead_letter_settled`.
+    """
+    if table is None or (table.table_id, table.generation) != (letter.table_id, letter.generation):
+        raise ended_letter(letter.generation)
+    if letter.state is not LetterState.WAITING:
+        raise settled_letter(letter.letter_id)
+    return table
+
+
+def unknown_letter(letter_id: int) -> RejectedInput:
+    """Return the rejection for a dead letter that no table of the name has."""
+    return RejectedInput(Code.UNKNOWN_DEAD_LETTER, f"the table has no dead letter {letter_id}")
+
+
+def settled_letter(letter_id: int) -> RejectedInput:
+    """Return the rejection for settling a dead letter that is settled."""
+    return RejectedInput(Code.DEAD_LETTER_SETTLED, f"dead letter {letter_id} is already replayed or discarded")
+
+
+def dead_letters_full(entry: TableLetters, detail: str) -> RejectedInput:
+    """Return the rejection of a request whose dead letters cannot be kept, with the problems of its messages."""
+    problems = tuple(problem for letter in entry.letters for problem in letter.rejected.problems)
+    return RejectedInput(Code.DEAD_LETTERS_FULL, detail, problems=problems)
+
+
+def ended_letter(generation: int) -> RejectedInput:
+    """Return the rejection for settling a dead letter whose generation has ended."""
+    detail = f"the dead letter belongs to generation {generation}, which has ended"
+    remedy = "If the present generation needs the message, send the message again. The drain discards the dead letter."
+    return RejectedInput(Code.GENERATION_MISMATCH, detail, remedy=remedy)

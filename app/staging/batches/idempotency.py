@@ -138,11 +138,6 @@ def find_producer(connection: sa.Connection, principal: str, producer: str) -> P
     return None if row is None else ProducerProgress(row.last_sequence, row.position, row.answer)
 
 
-def purge_receipts(connection: sa.Connection, *, older_than_seconds: float, limit: int) -> int:
-    """Delete up to `limit` old receipts, the oldest first; return how many. Repeat until it is less than `limit`."""
-    return connection.execute(PURGE_RECEIPTS, {"seconds": older_than_seconds, "limit": limit}).rowcount
-
-
 @dataclass
 class IdempotencyTransaction:
     """The receipts of one staging transaction: those that are stored, and those that it adds.

@@ -2,19 +2,18 @@
 
 Staging's callers import `Engine` and `Connection` from here, so that SQLAlchemy remains inside staging.
 
-A connection to Postgres that never waits forever for an answer.
+A connection never waits forever for an answer. TCP detects a dead peer, but neither a proxy that acknowledges
+everything and forwards nothing, nor a stopped server process. Each wait therefore has its own deadline. A connection
+that misses it is closed, and the pool replaces it. As after any lost connection, it is unknown whether the server still
+executes the statement.
 
-TCP detects a dead peer, but neither a proxy that acknowledges everything and forwards nothing, nor a stopped server
-process. Each wait therefore has its own deadline. A connection that misses it is closed, and the pool replaces it.
-As after any lost connection, it is unknown whether the server still executes the statement.
-
-Translation of Postgres errors into ours, by SQLSTATE.
-
-A temporary condition becomes TemporarilyUnavailable (503; the client retries). Data that Postgres cannot store becomes
+Postgres errors are translated by SQLSTATE ("Appendix A. PostgreSQL Error Codes" of its documentation). A temporary
+condition becomes TemporarilyUnavailable (503; the client retries). Data that Postgres cannot store becomes
 RejectedInput (422; the same request would always fail). Every other error is a bug of ours and remains as it is (500).
-The states are listed in "Appendix A. PostgreSQL Error Codes" of the Postgres documentation.
 
-A pool of connections that knows how many threads wait for one, which SQLAlchemy's pool does not tell.
+All numbers of advisory locks are here, because two purposes with one number would silently block each other. The locks
+of idempotency keys have no fixed number: `batches.idempotency` derives 64 bits from each key, and a key that shares a
+number with another one only waits for it.
 """
 
 import re
@@ -24,6 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from enum import IntEnum, unique
 from typing import Any, Final, Self
 from uuid import UUID
 
@@ -404,3 +404,48 @@ def pin_marker_position(engine: sa.Engine, *, marker_first: bool) -> None:
             f"the landing files of this database have the row marker as their {position} column",
             remedy=f"Set MIRRORGATE_ROW_MARKER_POSITION={position}, or start with a new database and landing zone.",
         )
+
+
+@unique
+class AdvisoryLock(IntEnum):
+    """The purpose of each fixed advisory lock."""
+
+    MIGRATION = 7_246_011_002
+    """Let one program at a time migrate the schema. Held to the end of the migration's transaction."""
+
+    ROUTING = 7_246_011_003
+    """Let one transaction at a time change which table a name leads to."""
+
+    RETENTION = 7_246_011_004
+    """Let one process at a time run retention. Held by a session; it ends with the session's connection."""
+
+    LAYOUTS = 7_246_011_005
+    """Let one transaction at a time change layouts, so that each change has one audit event."""
+
+    ALERTS = 7_246_011_006
+    """Let one API process at a time look for alerts and tell them. Held by a session."""
+
+
+LOCK_FOR_TRANSACTION: Final = sa.text("SELECT pg_advisory_xact_lock(:number)")
+"""Wait for a lock, and hold it until the transaction ends."""
+
+TRY_LOCK_FOR_SESSION: Final = sa.text("SELECT pg_try_advisory_lock(:number)")
+"""Take a lock for the session without waiting; false where another session has it."""
+
+UNLOCK_SESSION: Final = sa.text("SELECT pg_advisory_unlock(:number)")
+"""Release a lock of the session."""
+
+
+def lock_for_transaction(connection: sa.Connection, lock: AdvisoryLock) -> None:
+    """Wait for a lock, and hold it until the transaction ends."""
+    connection.execute(LOCK_FOR_TRANSACTION, {"number": lock.value})
+
+
+def try_lock_for_session(connection: sa.Connection, lock: AdvisoryLock) -> bool:
+    """Take a lock without waiting, until `unlock_session` or the end of the connection; false where another has it."""
+    return bool(connection.execute(TRY_LOCK_FOR_SESSION, {"number": lock.value}).scalar_one())
+
+
+def unlock_session(connection: sa.Connection, lock: AdvisoryLock) -> None:
+    """Release a lock that `try_lock_for_session` took on this connection."""
+    connection.execute(UNLOCK_SESSION, {"number": lock.value})

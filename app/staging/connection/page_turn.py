@@ -3,9 +3,11 @@
 A page is found by the id at its edge, not by its number, so entries that arrive while a user reads shift nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
+
+import sqlalchemy as sa
 
 _Entry = TypeVar("_Entry")
 
@@ -24,6 +26,18 @@ class Turn:
     def older_than(self) -> int:
         """Return the id before which the entries are."""
         return _BEYOND_ALL if self.before is None else self.before
+
+
+def read_turn(
+    connection: sa.Connection, older: sa.TextClause, newer: sa.TextClause, turn: Turn, parameters: Mapping[str, object]
+) -> Sequence[sa.Row[Any]]:
+    """Return the rows of a page, newest first.
+
+    `older` reads rows before the id `before`, newest first, and `newer` those after the id `after`, oldest first.
+    """
+    if turn.after is not None:
+        return connection.execute(newer, {**parameters, "after": turn.after}).all()[::-1]
+    return connection.execute(older, {**parameters, "before": turn.older_than}).all()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,19 @@
-"""Leases: which drain may publish which table, by the database's clock.
+"""Leases: which drain may publish which table, by the database's clock, and into which landing zone.
 
 A worker (a running drain) keeps one heartbeat row. A table's lease names the worker that claimed it last and counts its
 claims: the epoch. When a worker's heartbeat has run out, another worker can claim its tables; each durable step that
 the former owner still tries then fails, because its epoch is no longer the table's.
 
 A lease also names the database run in which it was claimed (`mirrorgate.database_run()`). A promoted standby, a
-restored database and a restarted server are other runs, whose ledger may have gone back. So a lease from another run
-is over, for its worker too: the next claim takes a new epoch and compares the ledger with the landing zone (decision
+restored database and a restarted server are other runs, whose ledger may have gone back. So a lease from another run is
+over, for its worker too: the next claim takes a new epoch and compares the ledger with the landing zone (decision
 0024).
 
-Tells from Postgres whether build tasks still work, on whatever machine: each reads its payloads from here.
+The landing zone is stored at the first start of a drain and changed only on request. Without it, a drain that is given
+another zone would find no table's folder there and stop every table (decision 0024).
 
-The driver of a stuck Spark cannot ask its executors (decision 0025).
+The driver of a stuck Spark cannot ask its executors whether they still work (decision 0025). But each build task reads
+its payloads from Postgres, which tells when it last sent a statement.
 """
 
 from collections.abc import Mapping
@@ -23,7 +25,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from app.domain.model.table import Epoch, FileNumber, Table, TableId
-from app.domain.publication import FileLimits
+from app.domain.publication import FileLimits, KnownZone
 from app.staging.connection.database import translated_errors
 from mirrorgate.errors import Code, InvariantBroken
 
@@ -63,7 +65,7 @@ DELETE_WORKER = sa.text("DELETE FROM mirrorgate.workers WHERE worker_id = :worke
 
 DELETE_DEAD_WORKERS = sa.text("""
     DELETE FROM mirrorgate.workers WHERE lease_until < clock_timestamp() - interval '1 day'""")
-"""Delete the heartbeats of workers that died more than a day ago."""
+"""Delete the heartbeats of workers that died more than a day ago; their tables are already free."""
 
 COUNT_LIVE_WORKERS = sa.text(f"SELECT count(*) FROM mirrorgate.workers w WHERE {IS_ALIVE}")  # noqa: S608  # constant text
 """Count the workers whose lease has not run out."""
@@ -206,11 +208,6 @@ def renew_lease(
 def give_up_lease(connection: sa.Connection, worker_id: UUID) -> None:
     """Release all tables of this worker to the others at once, and forget workers that died long ago."""
     connection.execute(DELETE_WORKER, {"worker_id": worker_id})
-    forget_dead_workers(connection)
-
-
-def forget_dead_workers(connection: sa.Connection) -> None:
-    """Delete the heartbeats of workers that died more than a day ago; their tables are already free."""
     connection.execute(DELETE_DEAD_WORKERS)
 
 
@@ -328,3 +325,61 @@ def check_epochs(connection: sa.Connection, epochs: Mapping[TableId, Epoch]) -> 
         if not lease.is_of_this_run:
             detail = f"epoch {epoch} of table {table_id} is over: the database was restarted, restored or failed over"
             raise InvariantBroken(Code.STALE_EPOCH, detail)
+
+
+NO_IDLE_LIMIT = sa.text("SET LOCAL idle_in_transaction_session_timeout = 0")
+"""Let this transaction wait for a storage service."""
+
+LOCK_INSTALLATION = sa.text("SELECT FROM mirrorgate.installation FOR NO KEY UPDATE")
+"""Lock the installation, which serializes claims and moves of the zone."""
+
+SELECT_ZONE = sa.text("SELECT zone_id, location FROM mirrorgate.landing_zone")
+"""Read the zone."""
+
+SELECT_ZONE_TABLE_EXISTS = sa.text("SELECT to_regclass('mirrorgate.landing_zone') IS NOT NULL")
+"""Return True if the database has our schema."""
+
+STORE_ZONE = sa.text("""
+    INSERT INTO mirrorgate.landing_zone AS z (zone_id, location) VALUES (:zone_id, :location)
+    ON CONFLICT (only_one) DO UPDATE SET zone_id = EXCLUDED.zone_id, location = EXCLUDED.location,
+        since = CASE WHEN z.zone_id = EXCLUDED.zone_id THEN z.since ELSE clock_timestamp() END
+    WHERE (z.zone_id, z.location) <> (EXCLUDED.zone_id, EXCLUDED.location)""")
+"""Store the zone; `since` changes only with the zone's id."""
+
+END_ALL_EPOCHS = sa.text("UPDATE mirrorgate.table_leases SET epoch = epoch + 1")
+"""End the epochs of all tables."""
+
+
+def lock_known_zone(connection: sa.Connection) -> KnownZone | None:
+    """Return the stored zone, None before the first drain, and keep others from changing it in this transaction.
+
+    The transaction may then wait for the storage service for as long as that takes.
+    """
+    connection.execute(NO_IDLE_LIMIT)
+    connection.execute(LOCK_INSTALLATION)
+    return known_zone(connection)
+
+
+def known_zone(connection: sa.Connection) -> KnownZone | None:
+    """Return the stored zone, None before the first drain."""
+    row = connection.execute(SELECT_ZONE).one_or_none()
+    return KnownZone(row.zone_id, row.location) if row is not None else None
+
+
+def present_zone(engine: sa.Engine) -> KnownZone | None:
+    """Return the stored zone of any database, including one that is not migrated. Raises TemporarilyUnavailable."""
+    with translated_errors(), engine.connect() as connection:
+        return known_zone(connection) if connection.execute(SELECT_ZONE_TABLE_EXISTS).scalar_one() else None
+
+
+def remember_zone(connection: sa.Connection, zone: KnownZone) -> None:
+    """Store the zone that drains publish into from now on.
+
+    A process that dies before the commit leaves the former zone.
+    """
+    connection.execute(STORE_ZONE, {"zone_id": zone.zone_id, "location": zone.location})
+
+
+def end_all_epochs(connection: sa.Connection) -> None:
+    """Make every drain's next durable step fail with `stale_epoch`; each table is then claimed again."""
+    connection.execute(END_ALL_EPOCHS)

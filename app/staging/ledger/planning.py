@@ -5,7 +5,7 @@ so a crash between planning and publication never moves a batch to another numbe
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -33,7 +33,7 @@ INSERT_FILE = sa.text("""
     INSERT INTO mirrorgate.landing_files (table_id, generation, number, first_sequence, last_sequence,
         schema_version, row_count, change_count, digest)
     VALUES (:table_id, :generation, :number, :first_sequence, :last_sequence,
-        :schema_version, :row_count, :change_count, :digest)""")
+        :schema_version, :rows, :change_count, :digest)""")
 """Add a line to the ledger."""
 
 ADVANCE_NEXT_FILE = sa.text("""
@@ -157,13 +157,8 @@ def _new_file(table: Table, number: FileNumber, blocks: Sequence[PendingBlock]) 
 
 def _line(file: PlannedFile, changes: int) -> dict[str, object]:
     return {
+        **asdict(file.identity),
         "table_id": file.table_id,
-        "generation": file.identity.generation,
-        "number": file.identity.number,
-        "first_sequence": file.identity.first_sequence,
-        "last_sequence": file.identity.last_sequence,
         "schema_version": file.schema_version,
-        "row_count": file.identity.rows,
         "change_count": changes,
-        "digest": file.identity.digest,
     }

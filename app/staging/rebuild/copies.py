@@ -19,8 +19,8 @@ from app.domain.arrow import encode_payload
 from app.domain.model.table import BatchSequence, Generation, TableId
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rebuild import RebuiltRows
-from app.staging.batches.block_insert import NewBlock, insert_block
 from app.staging.batches.sequence_lock import lock_counters
+from app.staging.batches.staged_blocks import NewBlock, insert_block
 from app.staging.connection.raw_sql import driver_of
 from app.staging.rebuild.progress import AttemptIsOver, Rebuild, clear_touched, require_attempt
 

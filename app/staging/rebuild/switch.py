@@ -34,9 +34,9 @@ from app.domain.rebuild import (
 from app.domain.rows.projection.landing_projection import Acceptance
 from app.domain.rows.row_image import StoredImage
 from app.domain.rows.row_rules import RowMarker
-from app.staging.batches.block_insert import NewBlock, insert_block
 from app.staging.batches.row_images import read_present_keys, write_row_images
 from app.staging.batches.sequence_lock import lock_counters
+from app.staging.batches.staged_blocks import NewBlock, insert_block
 from app.staging.connection.database import installation_id
 from app.staging.ledger.files import append_block
 from app.staging.ledger.leases import LOCK_LEASE

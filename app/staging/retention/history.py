@@ -153,8 +153,3 @@ def history(
     else:
         rows = connection.execute(SELECT_GATEWAY, keys)
     return [Sample(*row) for row in rows]
-
-
-def purge_history(connection: sa.Connection, *, older_than_seconds: float) -> int:
-    """Delete the samples older than this; return how many."""
-    return connection.execute(PURGE_HISTORY, {"seconds": older_than_seconds}).rowcount

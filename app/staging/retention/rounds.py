@@ -19,19 +19,19 @@ from typing import Final
 import sqlalchemy as sa
 import structlog
 
+from app.domain.access.sign_in import MAX_IDLE_SECONDS
 from app.domain.model.table import Generation, TableId
-from app.staging.access.api_keys import purge_former_secrets
-from app.staging.access.audit_events import purge_audit
-from app.staging.access.console_sessions import purge_sessions
-from app.staging.batches.block_insert import purge_traces
-from app.staging.batches.dead_letters import discard_ended, purge_letters
-from app.staging.batches.idempotency import purge_receipts
-from app.staging.connection.advisory_locks import AdvisoryLock, try_lock_for_session, unlock_session
-from app.staging.connection.database import translated_errors
-from app.staging.ledger.leases import forget_dead_workers
-from app.staging.loads import end_stale_loads, purge_loads
-from app.staging.mirror import forget_silent_mirrors
-from app.staging.retention.history import purge_history
+from app.staging.access.api_keys import PURGE_FORMER_SECRETS
+from app.staging.access.audit_events import PURGE_AUDIT
+from app.staging.access.console_sessions import PURGE_SESSIONS
+from app.staging.batches.dead_letters import DISCARD_ENDED, PURGE_LETTERS
+from app.staging.batches.idempotency import PURGE_RECEIPTS
+from app.staging.batches.staged_blocks import PURGE_TRACES
+from app.staging.connection.database import AdvisoryLock, translated_errors, try_lock_for_session, unlock_session
+from app.staging.ledger.leases import DELETE_DEAD_WORKERS
+from app.staging.loads import PURGE_LOADS, end_stale_loads
+from app.staging.mirror import DELETE_SILENT
+from app.staging.retention.history import PURGE_HISTORY
 from app.staging.retention.payload_partitions import (
     Attachment,
     PayloadPartition,
@@ -146,7 +146,11 @@ PURGE_IMAGES = sa.text(f"""
             WHERE table_id = e.table_id AND generation = e.generation LIMIT :limit) o ON true
         LIMIT :limit) old
     WHERE i.table_id = old.table_id AND i.generation = old.generation AND i.row_key = old.row_key""")  # noqa: S608  # constant text
-"""Delete some row images of ended generations, and of tables that have ceased to keep them."""
+"""Delete some row images of ended generations, and of tables that have ceased to keep them.
+
+A registration that lets a table keep images again is safe beside it: it waits for the images that are being deleted,
+and rejects if others are left.
+"""
 
 PURGE_POSITIONS = sa.text(f"""
     DELETE FROM mirrorgate.source_positions p USING ({_ENDED}) e
@@ -160,7 +164,21 @@ PURGE_DROPPED = sa.text("""
         WHERE NOT EXISTS (SELECT FROM mirrorgate.staged_blocks b WHERE b.table_id = c.table_id) LIMIT :limit),
     leases AS (DELETE FROM mirrorgate.table_leases l USING ended e WHERE l.table_id = e.table_id)
     DELETE FROM mirrorgate.table_counters c USING ended e WHERE c.table_id = e.table_id""")
-"""Delete the counters and leases of dropped tables without blocks, whose purge reads the counters."""
+"""Delete the counters and leases of dropped tables without blocks, whose purge reads the counters.
+
+A drain that wakes late finds no epoch, which is a stale one to it; a batch finds no counters, as of no table.
+"""
+
+_PURGED_AT_ONCE: Final = (DISCARD_ENDED, PURGE_POSITIONS, PURGE_FORMER_SECRETS, DELETE_DEAD_WORKERS)
+"""Statements that have little to do in a round."""
+
+
+def purge(connection: sa.Connection, statement: sa.TextClause, *, older_than_seconds: float, limit: int) -> int:
+    """Delete up to `limit` rows by one of the statements, the oldest first; return how many.
+
+    Repeat it until it deletes none. A process that dies before the commit deletes none.
+    """
+    return connection.execute(statement, {"seconds": older_than_seconds, "limit": limit}).rowcount
 
 
 def generations_with_old_blocks(connection: sa.Connection) -> list[tuple[TableId, Generation]]:
@@ -193,28 +211,6 @@ def purge_files(
     """
     keys = {"table_id": table_id, "generation": generation, "keep_seconds": keep_seconds, "limit": limit}
     return int(connection.execute(PURGE_FILES, keys).scalar_one())
-
-
-def purge_unused_images(connection: sa.Connection, *, limit: int) -> int:
-    """Delete at most `limit` row images that no generation reads any more, and return how many.
-
-    A registration that lets a table keep images again is safe beside it: it waits for the images that are being
-    deleted, and rejects if others are left.
-    """
-    return connection.execute(PURGE_IMAGES, {"limit": limit}).rowcount
-
-
-def purge_ended_positions(connection: sa.Connection) -> None:
-    """Delete the source positions of generations that have ended."""
-    connection.execute(PURGE_POSITIONS)
-
-
-def purge_dropped(connection: sa.Connection, *, limit: int) -> int:
-    """Delete the counters and leases of at most `limit` dropped tables, and return of how many.
-
-    A drain that wakes late finds no epoch, which is a stale one to it; a batch finds no counters, as of no table.
-    """
-    return connection.execute(PURGE_DROPPED, {"limit": limit}).rowcount
 
 
 log = structlog.get_logger()
@@ -376,25 +372,26 @@ class _Round:
         for table_id, generation in with_files:
             files = partial(purge_files, table_id=table_id, generation=generation, keep_seconds=keep, limit=limit)
             self._report.purged_files += self._repeat(files)
-        self._report.purged_images += self._repeat(partial(purge_unused_images, limit=limit))
-        self._repeat(partial(purge_dropped, limit=limit))
-        receipts = partial(purge_receipts, older_than_seconds=keep, limit=limit)
-        self._report.purged_receipts += self._repeat(receipts)
-        audit = partial(purge_audit, older_than_seconds=self._limits.audit_seconds, limit=limit)
-        self._report.purged_audit_events += self._repeat(audit)
-        letters = partial(purge_letters, settled_before_seconds=keep, limit=limit)
-        self._report.purged_letters += self._repeat(letters)
+        self._report.purged_images += self._purge(PURGE_IMAGES)
+        self._purge(PURGE_DROPPED)
+        self._report.purged_receipts += self._purge(PURGE_RECEIPTS)
+        self._report.purged_audit_events += self._purge(PURGE_AUDIT, self._limits.audit_seconds)
+        self._report.purged_letters += self._purge(PURGE_LETTERS)
         self._report.ended_loads += self._repeat(end_stale_loads)
-        self._repeat(partial(purge_loads, older_than_seconds=keep, limit=limit))
-        self._repeat(partial(purge_traces, older_than_seconds=_TRACE_SECONDS, limit=limit))
+        self._purge(PURGE_LOADS)
+        self._purge(PURGE_TRACES, _TRACE_SECONDS)
         with self._engine.begin() as connection:
-            discard_ended(connection)
-            purge_ended_positions(connection)
-            purge_former_secrets(connection)
-            purge_sessions(connection)
-            purge_history(connection, older_than_seconds=self._limits.history_seconds)
-            forget_dead_workers(connection)
-            forget_silent_mirrors(connection, keep)
+            for statement in _PURGED_AT_ONCE:
+                connection.execute(statement)
+            connection.execute(PURGE_SESSIONS, {"idle": MAX_IDLE_SECONDS})
+            connection.execute(PURGE_HISTORY, {"seconds": self._limits.history_seconds})
+            connection.execute(DELETE_SILENT, {"seconds": keep})
+
+    def _purge(self, statement: sa.TextClause, keep_seconds: float | None = None) -> int:
+        seconds = self._limits.keep_seconds if keep_seconds is None else keep_seconds
+        return self._repeat(
+            partial(purge, statement=statement, older_than_seconds=seconds, limit=self._limits.chunk_rows)
+        )
 
     def _repeat(self, step: Callable[[sa.Connection], int]) -> int:
         """Do a step, each time in its own transaction, until it finds nothing; return the sum of what it did."""

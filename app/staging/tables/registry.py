@@ -19,7 +19,7 @@ from app.domain.model.table import BatchSequence, DropPlan, Generation, Route, T
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.staging.batches.sequence_lock import lock_counters
-from app.staging.connection.advisory_locks import AdvisoryLock, lock_for_transaction
+from app.staging.connection.database import AdvisoryLock, lock_for_transaction
 from app.staging.ledger.leases import IS_BACKFILL_DUE
 from app.staging.tables.events import record_event
 from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable

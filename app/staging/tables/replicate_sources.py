@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from app.domain.model.names import TableName
 from app.domain.model.table import TableId
-from app.staging.connection.advisory_locks import AdvisoryLock, lock_for_transaction
+from app.staging.connection.database import AdvisoryLock, lock_for_transaction
 
 MAX_LAYOUTS: Final = 1_000
 """Layouts of a gateway; one per message format is enough."""

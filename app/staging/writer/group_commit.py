@@ -2,16 +2,16 @@
 
 One thread with its own connection reads the short bodies that wait, takes all waiting requests, locks their tables in
 one order, takes the sequences, inserts one staged block per table and commits once. A request is staged as a whole or
-not at all, and gets its receipts only after COMMIT.
+not at all, and gets its receipts only after COMMIT. If the answer to COMMIT is lost, the database is asked for the
+outcome before any request gets one.
 
-A bad request does not fail the others: a group that fails because of something in it is split and staged in parts.
-No request waits forever for Postgres: one that has waited too long for its transaction is rejected, and a transaction
-that takes too long is given up together with its connection.
+A bad request does not fail the others: a group that fails because of something in it is split and staged in parts. No
+request waits forever for Postgres: one that has waited too long for its transaction is rejected, and a transaction that
+takes too long is given up together with its connection.
 
-One transaction of the staging thread: stage a group of requests, COMMIT, and give each request its outcome.
-
-A request gets its receipts only after COMMIT. If the answer to COMMIT is lost, the database is asked for the outcome
-before any request gets one.
+The thread records its state, which metrics and health checks read. A ping on another connection does not tell whether
+the process can stage: the thread's own connection may be dead, or lead to a server that has become read-only. So unless
+Postgres has answered the thread lately, `WriterProbe` queries Postgres over that connection.
 """
 
 import threading
@@ -24,17 +24,108 @@ from typing import Final
 import sqlalchemy as sa
 import structlog
 
-from app.observability.api_metrics import GROUP_FAILURES, GROUP_REQUESTS, GROUP_SECONDS, REPEATED_INSERTS
+from app.domain.access.mask_secret import HashedTables
+from app.observability.api_metrics import (
+    DATABASE_CONNECTIONS,
+    DATABASE_CONNECTIONS_LIMIT,
+    DATABASE_WAITING,
+    GROUP_FAILURES,
+    GROUP_REQUESTS,
+    GROUP_SECONDS,
+    LAST_COMMIT,
+    OLDEST_WAITING,
+    REPEATED_INSERTS,
+    WAITING_REQUESTS,
+    WRITER_FAILS,
+)
 from app.observability.tracing import TraceParent, span
+from app.staging.access.mask_secrets import hashed_tables
 from app.staging.batches.batch import Receipt, StagingRequest
-from app.staging.batches.block_insert import TransactionId, current_transaction_id, is_committed, record_trace
 from app.staging.batches.stage_transaction import Outcome, encode_blocks, stage_requests
-from app.staging.connection.database import answer_within, error_for_caller
-from app.staging.connection.raw_sql import PersistentConnection
+from app.staging.batches.staged_blocks import TransactionId, current_transaction_id, is_committed, record_trace
+from app.staging.connection.database import answer_within, error_for_caller, watched_pool
+from app.staging.connection.raw_sql import PersistentConnection, driver_rows
 from app.staging.tables.events import record_event
 from app.staging.writer.request_queue import Query, RequestQueue, UnreadRequest, WaitingRequest, parts_of
-from app.staging.writer.state import WriterRecord, WriterState
 from mirrorgate.errors import Code, MirrorgateError, TemporarilyUnavailable
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class WriterState:
+    """The staging thread's recent activity. Ages are in seconds; None if it has not happened or is not so now."""
+
+    waiting_requests: int
+    oldest_waiting_seconds: float | None
+    in_transaction_seconds: float | None
+    last_commit_seconds: float | None
+    last_answer_seconds: float | None
+    """Since Postgres last answered the staging thread, a COMMIT or a query."""
+    last_failure_seconds: float | None
+    failure: str | None
+    """Reason why the last transaction failed; None once a later one has been committed."""
+
+
+class WriterRecord:
+    """The record that the staging thread writes and other threads read, without a lock: each field is one reference."""
+
+    def __init__(self) -> None:
+        self._began_at: float | None = None
+        self._committed_at: float | None = None
+        self._answered_at: float | None = None
+        self._failed_at: float | None = None
+        self._failure: str | None = None
+
+    def begin(self, now: float) -> None:
+        """Record that a group has begun."""
+        self._began_at = now
+
+    def end(self) -> None:
+        """Record that a group has ended."""
+        self._began_at = None
+
+    def answered(self, now: float) -> None:
+        """Record that Postgres has answered a query."""
+        self._answered_at = now
+
+    def succeeded(self, now: float) -> None:
+        """Record that a transaction was committed."""
+        self._committed_at, self._answered_at, self._failure = now, now, None
+
+    def failed(self, now: float, detail: str) -> None:
+        """Record that a transaction failed because of the database."""
+        self._failed_at, self._failure = now, detail
+
+    def state(self, now: float, waiting: int, oldest: float | None) -> WriterState:
+        """Return the state at the monotonic time `now`; `oldest` is when the oldest waiting request was submitted."""
+        return WriterState(
+            waiting,
+            _age(now, oldest),
+            _age(now, self._began_at),
+            _age(now, self._committed_at),
+            _age(now, self._answered_at),
+            _age(now, self._failed_at),
+            self._failure,
+        )
+
+
+def export_writer_state(engine: sa.Engine, state: WriterState) -> None:
+    """Set the gauges of this process to the writer's state and to the engine's pool."""
+    WAITING_REQUESTS.set(state.waiting_requests)
+    OLDEST_WAITING.set(state.oldest_waiting_seconds or 0.0)
+    WRITER_FAILS.set(float(state.failure is not None))
+    if state.last_commit_seconds is not None:
+        LAST_COMMIT.set(time.time() - state.last_commit_seconds)
+    pool = watched_pool(engine)
+    DATABASE_CONNECTIONS.labels("in_use").set(pool.checkedout())
+    DATABASE_CONNECTIONS.labels("idle").set(pool.checkedin())
+    DATABASE_CONNECTIONS_LIMIT.set(pool.limit)
+    DATABASE_WAITING.set(pool.waiting)
+
+
+def _age(now: float, moment: float | None) -> float | None:
+    return None if moment is None else max(0.0, now - moment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +186,6 @@ class GroupTransaction:
             if not is_committed(self.engine, known):
                 raise TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "the transaction was rolled back") from error
 
-
-log = structlog.get_logger()
 
 DEADLINE_SECONDS: Final = 5.0
 """Seconds that a group's transaction may wait for Postgres. A request may wait twice that for its transaction to begin,
@@ -237,3 +326,55 @@ def _too_slow() -> TemporarilyUnavailable:
 
 def _name(error: Exception) -> str:
     return str(error.code) if isinstance(error, MirrorgateError) else type(error).__name__
+
+
+SHOW_READ_ONLY: Final = "SHOW transaction_read_only"
+"""Find out whether the server takes writes."""
+
+FRESH_SECONDS: Final = 1.0
+"""The age up to which an answer of Postgres counts as present."""
+
+
+class WriterProbe:
+    """A health check that concurrent callers share: they wait for the same query."""
+
+    def __init__(self, writer: GroupCommit) -> None:
+        self._writer = writer
+        self._lock = threading.Lock()
+        self._query: Future[None] | None = None
+
+    def check(self, within: float) -> tuple[WriterState, MirrorgateError | None]:
+        """Return the writer's state, and the reason if it cannot write now, after `within` seconds at the latest."""
+        state = self._writer.state()
+        age = state.last_answer_seconds
+        if state.failure is None and age is not None and age < FRESH_SECONDS:
+            return state, None
+        trouble: MirrorgateError | None = None
+        try:
+            with self._lock:
+                if self._query is None or self._query.done():
+                    self._query = self._writer.submit_query(_require_writable)
+                query = self._query
+            query.result(timeout=within)
+        except TimeoutError:
+            trouble = TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, f"Postgres has not answered for {within:.0f} s")
+        except MirrorgateError as error:
+            trouble = error
+        return self._writer.state(), trouble
+
+    def hashed_tables(self, within: float) -> HashedTables | None:
+        """Return the tables with hashed columns; None if Postgres does not answer within some seconds."""
+        found: list[HashedTables] = []
+        query = self._writer.submit_query(lambda connection, _: found.append(hashed_tables(connection)))
+        try:
+            query.result(timeout=within)
+        except (TimeoutError, MirrorgateError):
+            return None
+        return found[0]
+
+
+def _require_writable(connection: sa.Connection, _: sa.RootTransaction) -> None:
+    [(read_only,)] = driver_rows(connection, SHOW_READ_ONLY, {})
+    if read_only == "on":
+        connection.invalidate()  # a new connection may reach the server that has taken over
+        raise TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "Postgres accepts no writes: it is read-only")

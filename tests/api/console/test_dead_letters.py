@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.staging.tables.drop_completion import finish_drop
+from app.staging.tables.operations import finish_drop
 from tests.api.calls import Gateway, insert
 from tests.api.console.plain_browser import Browser, check_markup, signed_in
 from tests.support.gateway_parts import current

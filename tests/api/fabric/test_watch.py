@@ -21,9 +21,9 @@ from app.emulator.fabric_api import Answer, Database, table
 from app.fabric import open_fabric
 from app.landing.open_zone import ZoneAddress
 from app.settings import Settings
-from app.staging.ledger.fabric_status import claim_reading
+from app.staging.ledger.reports import claim_reading
 from app.staging.overview import table_summaries
-from app.staging.tables.gateway_status import gateway_facts
+from app.staging.tables.status import gateway_facts
 from mirrorgate.errors import MirrorgateError
 from spark_jobs.fabric_status import FabricStatus, FabricWatcher, fabric_watcher
 from tests.api.calls import ADMIN_KEY, Gateway

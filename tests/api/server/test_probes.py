@@ -7,8 +7,8 @@ import sqlalchemy as sa
 
 from app.api.routes import probes as probe_routes
 from app.domain.publication import Failure
-from app.staging.ledger.failures import record_failure
 from app.staging.ledger.leases import renew_lease
+from app.staging.ledger.reports import record_failure
 from app.staging.tables.registry import quarantine_table
 from mirrorgate.errors import Code
 from tests.api.calls import Gateway, insert

@@ -8,8 +8,8 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
-from app.staging.images.backfill import Backfill
-from app.staging.tables.drop_completion import finish_drop
+from app.staging.images import Backfill
+from app.staging.tables.operations import finish_drop
 from mirrorgate.cli.main import app
 from mirrorgate.http import RejectedByGateway
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem

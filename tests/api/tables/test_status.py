@@ -9,8 +9,8 @@ import sqlalchemy as sa
 
 from app.api.routes import tables as table_routes
 from app.domain.fabric import TableMirroring
-from app.staging.ledger.fabric_status import record_fabric_status
 from app.staging.ledger.leases import renew_lease
+from app.staging.ledger.reports import record_fabric_status
 from app.staging.tables.registry import quarantine_table
 from mirrorgate.errors.site import with_addresses
 from tests.api.calls import Gateway, insert, problem

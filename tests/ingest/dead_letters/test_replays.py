@@ -13,8 +13,7 @@ from app.domain.model.table import DropAction, DropPlan, Generation
 from app.formats.replicate.history import MAX_EARLIER_VERSIONS
 from app.ingest.replay import ReplayedLetters
 from app.staging.batches.dead_letters import discard_letters
-from app.staging.tables.drop_completion import finish_drop
-from app.staging.tables.operations import begin_drop
+from app.staging.tables.operations import begin_drop, finish_drop
 from mirrorgate.errors import Code, RejectedInput
 from mirrorgate.parameters import CsvLayout, CsvMode
 from tests.ingest.dead_letters.test_dead_letters import FAIL_ON_LETTERS, SUCCEED_AGAIN

@@ -7,9 +7,8 @@ import sqlalchemy as sa
 
 from app.domain.model.names import TableName
 from app.domain.model.table import DropAction, DropPlan, Epoch
-from app.staging.images.snapshot import image_snapshot
-from app.staging.tables.drop_completion import finish_drop
-from app.staging.tables.operations import begin_drop
+from app.staging.images import image_snapshot
+from app.staging.tables.operations import begin_drop, finish_drop
 from mirrorgate.errors import Code
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres import sql

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from app.domain.health.facts import HealthFacts
 from app.domain.health.troubles import parts
 from app.settings import PREFIX
-from app.staging.tables.gateway_status import gateway_facts
+from app.staging.tables.status import gateway_facts
 from benchmarks.machine.processes import started
 from benchmarks.machine.standalone_cluster import standalone_cluster
 from spark_jobs.spark.executors import ExecutorWatch

@@ -7,15 +7,9 @@ import sqlalchemy as sa
 
 from app.domain.model.dead_letter import LetterFormat, NewLetter, RejectedMessage, WrittenMessage
 from app.domain.model.table import BatchSequence, DropAction, DropPlan, Table
-from app.staging.batches.dead_letters import (
-    LetterReplay,
-    TableLetters,
-    discard_letters,
-    insert_letters,
-    mark_replayed,
-)
-from app.staging.tables.drop_completion import finish_drop
-from app.staging.tables.operations import begin_drop
+from app.staging.batches.batch import LetterReplay, TableLetters
+from app.staging.batches.dead_letters import discard_letters, insert_letters, mark_replayed
+from app.staging.tables.operations import begin_drop, finish_drop
 from app.staging.tables.status import TableCounts, count_tables
 from mirrorgate.errors import Code, Problem
 from tests.support.gateway_parts import current

@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import Table
 from app.staging.batches.batch import AlreadyStaged, Batch, Receipt, StagingRequest
-from app.staging.batches.idempotency import find_producer, purge_receipts
+from app.staging.batches.idempotency import PURGE_RECEIPTS, find_producer
+from app.staging.retention.rounds import purge
 from app.staging.writer.group_commit import GroupCommit
 from mirrorgate.errors import Code, RejectedInput
 from tests.support.gateway_parts import inserts, registered, typed
@@ -121,8 +122,8 @@ def test_a_gap_names_the_expected_number(engine: sa.Engine, table: Table) -> Non
 def test_a_durable_number_without_a_receipt_says_so(engine: sa.Engine, table: Table) -> None:
     send(engine, (batch(table, 1), numbered(1)), (batch(table, 2), numbered(2)))
     with engine.begin() as connection:
-        assert purge_receipts(connection, older_than_seconds=0, limit=1) == 1
-        assert purge_receipts(connection, older_than_seconds=3600, limit=10) == 0
+        assert purge(connection, PURGE_RECEIPTS, older_than_seconds=0, limit=1) == 1
+        assert purge(connection, PURGE_RECEIPTS, older_than_seconds=3600, limit=10) == 0
     futures = [send(engine, (batch(table, number), numbered(number)))[0] for number in (1, 2)]
     assert [outcome(future) for future in futures] == [Code.RECEIPT_EXPIRED, ("again", 2)]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 import app
-from app.staging.connection.advisory_locks import (
+from app.staging.connection.database import (
     AdvisoryLock,
     lock_for_transaction,
     try_lock_for_session,

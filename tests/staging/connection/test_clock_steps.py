@@ -6,12 +6,11 @@ import sqlalchemy as sa
 
 from app.domain.preflight import Outcome, judge_database
 from app.domain.publication import FileLimits
-from app.staging.connection.server_settings import database_facts
-from app.staging.ledger.fabric_status import claim_reading
+from app.staging.connection.schema_revision import database_facts
 from app.staging.ledger.leases import due_tables, live_workers
-from app.staging.tables.backlog import BacklogReader
+from app.staging.ledger.reports import claim_reading
 from app.staging.tables.operations import request_flush
-from app.staging.tables.status import count_tables
+from app.staging.tables.status import BacklogReader, count_tables
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import Owned, claim, owned_table, plan
 

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.staging.batches.batch import StagingRequest
-from app.staging.batches.block_insert import SELECT_STATUS, current_transaction_id
+from app.staging.batches.staged_blocks import SELECT_STATUS, current_transaction_id
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
 from app.staging.writer.group_commit import GroupCommit

@@ -8,11 +8,10 @@ import pytest
 import sqlalchemy as sa
 
 from app.local.embedded import PrivatePostgres
-from app.staging.batches.block_insert import STAGE_BLOCKS
 from app.staging.batches.dead_letters import SELECT_NEXT, SELECT_WAITING
 from app.staging.batches.row_images import SELECT_HAS_ANY, SELECT_PRESENT_KEYS, SELECT_ROW_IMAGES
-from app.staging.batches.source_positions import SELECT_VERSIONS_AND_POSITIONS
-from app.staging.batches.staged_blocks import SELECT_BATCH, SELECT_PENDING, SELECT_RANGE
+from app.staging.batches.sequence_lock import SELECT_VERSIONS_AND_POSITIONS
+from app.staging.batches.staged_blocks import SELECT_BATCH, SELECT_PENDING, SELECT_RANGE, STAGE_BLOCKS
 from app.staging.connection.database import open_engine
 from app.staging.ledger.files import (
     SELECT_FILE_POSITIONS,
@@ -22,7 +21,6 @@ from app.staging.ledger.files import (
 )
 from app.staging.ledger.planning import SELECT_LAST_FILES
 from app.staging.mirror import SELECT_PROGRESS
-from app.staging.tables.backlog import SELECT_LAGGING, SUM_BLOCKS
 from app.staging.tables.registry import (
     DELETE_SOURCES,
     SELECT_BY_IDS,
@@ -31,6 +29,7 @@ from app.staging.tables.registry import (
     SELECT_SOURCE_OWNER,
 )
 from app.staging.tables.replicate_sources import SELECT_BY_SCHEMA_ID, SELECT_SOURCE
+from app.staging.tables.status import SELECT_LAGGING, SUM_BLOCKS
 from tests.support.gateway_parts import registered
 from tests.support.postgres import sql
 from tests.support.postgres.databases import create_database, database_in

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 
 from app.domain.preflight import DatabaseFacts, Outcome, judge_database
-from app.staging.connection.server_settings import database_facts
+from app.staging.connection.schema_revision import database_facts
 from tests.support.postgres import sql
 
 

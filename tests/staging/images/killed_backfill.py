@@ -6,8 +6,7 @@ Arguments: address of the database, table, and row images that one step writes.
 import sys
 
 from app.staging.connection.database import open_engine
-from app.staging.images import backfill
-from app.staging.images.backfill import Backfill
+from app.staging.images import Backfill, backfill
 from tests.support.backfills import carry_out
 
 

@@ -16,7 +16,7 @@ from app.domain.model.table_options import PartialUpdates, RowImages, TableOptio
 from app.domain.publication import FileLimits
 from app.domain.rows.row_rules import RowRules
 from app.staging.batches.batch import Batch
-from app.staging.images.backfill import Backfill, BackfillState, Overtaken, find_backfill, run_backfill
+from app.staging.images import Backfill, BackfillState, Overtaken, find_backfill, run_backfill
 from app.staging.ledger.leases import due_tables, renew_lease
 from app.staging.tables.registration import record_registration, register_table
 from mirrorgate.errors import Code, RejectedInput
@@ -116,7 +116,7 @@ def test_every_row_has_its_newest_image_after_a_backfill(
             raise Died
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("app.staging.images.backfill.KEYS_PER_STEP", keys_per_step)
+        patch.setattr("app.staging.images.KEYS_PER_STEP", keys_per_step)
         try:
             done = backfilled(engine, source.name, live)
         except Died:
@@ -258,7 +258,7 @@ def test_rows_of_every_type_have_the_images_that_were_kept_from_the_start(
                 assert error.code is Code.AMBIGUOUS_KEY_CHANGE
                 return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("app.staging.images.backfill.KEYS_PER_STEP", 2)
+        patch.setattr("app.staging.images.KEYS_PER_STEP", 2)
         try:
             backfilled(engine, late, dies_after(draw.draw(st.integers(0, 6))))
         except Died:

@@ -7,7 +7,7 @@ from app.domain.model.table import BatchSequence, Table
 from app.domain.model.table_options import RowImages, TableOptions
 from app.domain.rows.row_image import StoredImage
 from app.staging.batches.row_images import write_row_images
-from app.staging.images.size import ImagesSize, all_images, image_sizes
+from app.staging.tables.status import ImagesSize, all_images, image_sizes
 from tests.support.gateway_parts import registered, stage, typed
 from tests.support.postgres import sql
 from tests.support.samples.changes import insert
@@ -42,7 +42,7 @@ def test_few_images_are_counted_table_by_table(engine: sa.Engine) -> None:
 def test_many_images_are_estimated_near_what_postgres_has_on_disk(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.staging.images.size.MAX_COUNTED", 100)
+    monkeypatch.setattr("app.staging.tables.status.MAX_COUNTED", 100)
     table, other = registered(engine, "t", SCHEMA, KEEP), registered(engine, "other", SCHEMA, KEEP)
     write(engine, table, 6_000)
     write(engine, other, 2_000)

@@ -4,7 +4,7 @@ import sqlalchemy as sa
 
 from app.domain.fabric import FabricFault, TableMirroring
 from app.domain.model.table import Generation, Table, TableId
-from app.staging.ledger.fabric_status import (
+from app.staging.ledger.reports import (
     FabricStatus,
     claim_reading,
     fabric_statuses,

@@ -21,7 +21,7 @@ from app.domain.rows.row_image import decode_image
 from app.domain.rows.row_rules import RowRules
 from app.staging.batches.batch import Batch, StagingRequest
 from app.staging.batches.stage_transaction import Outcome, encode_blocks, stage_requests
-from app.staging.images.snapshot import image_snapshot
+from app.staging.images import image_snapshot
 from app.staging.loads import (
     abort_load,
     begin_completion,

@@ -15,8 +15,7 @@ from app.domain.mirror_report import FolderOwner, MirrorState, TableReport
 from app.domain.model.table import DropAction, DropPlan, Table
 from app.staging.connection.database import open_engine
 from app.staging.mirror import CONFIRM_SECONDS, store_reports
-from app.staging.tables.drop_completion import finish_drop
-from app.staging.tables.operations import begin_drop
+from app.staging.tables.operations import begin_drop, finish_drop
 from mirrorgate.errors import TemporarilyUnavailable
 from tests.support.gateway_parts import current, dropping, registered
 from tests.support.mirror_reports import IN_STEP, NOTHING_APPLIED, STOPPED, report_of

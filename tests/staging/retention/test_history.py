@@ -5,7 +5,8 @@ from datetime import timedelta
 import sqlalchemy as sa
 
 from app.domain.model.table import TableId
-from app.staging.retention.history import Sample, history, purge_history, take_sample
+from app.staging.retention.history import PURGE_HISTORY, Sample, history, take_sample
+from app.staging.retention.rounds import purge
 from tests.support.gateway_parts import registered, stage_keys
 from tests.support.postgres.ledger import owned_table, publish_all
 from tests.support.samples.schemas import schema_of
@@ -95,5 +96,5 @@ def test_old_samples_are_purged_and_outside_the_minutes_asked_for(engine: sa.Eng
         )
         assert history(connection, 60) == []
         assert len(history(connection, 120)) == 1
-        assert purge_history(connection, older_than_seconds=3600) == 1
+        assert purge(connection, PURGE_HISTORY, older_than_seconds=3600, limit=10) == 1
         assert history(connection, 120) == []

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Table
 from app.staging.batches.staged_blocks import SELECT_PAYLOADS, read_payloads
-from app.staging.connection.advisory_locks import AdvisoryLock, try_lock_for_session
+from app.staging.connection.database import AdvisoryLock, try_lock_for_session
 from app.staging.retention import rounds as retention
 from app.staging.retention.payload_partitions import find_partitions
 from app.staging.retention.rounds import run_retention

@@ -10,8 +10,7 @@ from app.domain.model.table import BatchSequence, DropAction, DropPlan, FileNumb
 from app.staging.batches.staged_blocks import BatchStatus, find_batch
 from app.staging.ledger.files import list_files
 from app.staging.ledger.leases import check_epoch
-from app.staging.tables.drop_completion import finish_drop
-from app.staging.tables.operations import begin_drop, request_repair, set_publishing
+from app.staging.tables.operations import begin_drop, finish_drop, request_repair, set_publishing
 from app.staging.tables.status import TableCounts, count_tables
 from mirrorgate.errors import InvariantBroken
 from tests.support.gateway_parts import current, registered, stage_keys

@@ -7,8 +7,7 @@ import sqlalchemy as sa
 
 from app.domain.model.table import TableLife
 from app.domain.publication import Amount
-from app.staging.tables.backlog import BacklogReader, Lagging
-from app.staging.tables.status import count_tables
+from app.staging.tables.status import BacklogReader, Lagging, count_tables
 from tests.support.gateway_parts import dropping, stage_keys
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import Owned, owned_table, plan, publish

@@ -9,9 +9,16 @@ from app.domain.model.names import TableName
 from app.domain.model.table import DropAction, DropPlan, Epoch, FileNumber, Generation, Table, TableState
 from app.domain.model.table_options import TableOptions
 from app.staging.batches.batch import StagingRequest, TableMoved
-from app.staging.tables.drop_completion import FinishedDrop, finish_drop
 from app.staging.tables.events import list_events
-from app.staging.tables.operations import begin_drop, release, request_flush, request_repair, set_publishing
+from app.staging.tables.operations import (
+    FinishedDrop,
+    begin_drop,
+    finish_drop,
+    release,
+    request_flush,
+    request_repair,
+    set_publishing,
+)
 from app.staging.tables.registration import register_table
 from app.staging.tables.registry import find_table, find_table_by_id, quarantine_table
 from app.staging.writer.group_commit import GroupCommit

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from app.domain.model.table import Table
 from app.domain.rows.source_order import Advance, Reached
 from app.staging.batches.batch import Batch, BlockKey, Receipt, StagingRequest
-from app.staging.batches.block_insert import TransactionId, current_transaction_id, is_committed
 from app.staging.batches.stage_transaction import encode_blocks
+from app.staging.batches.staged_blocks import TransactionId, current_transaction_id, is_committed
 from app.staging.connection import database
 from app.staging.connection.database import open_engine
 from app.staging.writer.group_commit import GroupCommit

@@ -158,7 +158,7 @@ def test_the_blocks_of_a_group_have_one_payload_partition_and_are_of_one_transac
 def test_payloads_that_are_too_long_for_one_statement_are_inserted_by_several(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch, max_bytes: int
 ) -> None:
-    monkeypatch.setattr("app.staging.batches.block_insert.MAX_BYTES_PER_STATEMENT", max_bytes)
+    monkeypatch.setattr("app.staging.batches.staged_blocks.MAX_BYTES_PER_STATEMENT", max_bytes)
     tables = [registered(engine, f"t{number}", IDS) for number in range(6)]
     futures = together(engine, [[batch(table, *range(1 + 30 * (number % 3)))] for number, table in enumerate(tables)])
     assert [future.result()[0].sequence for future in futures] == [1] * 6
@@ -168,7 +168,7 @@ def test_payloads_that_are_too_long_for_one_statement_are_inserted_by_several(
 def test_a_group_whose_last_statement_fails_leaves_nothing_of_the_first(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.staging.batches.block_insert.MAX_BYTES_PER_STATEMENT", 1)
+    monkeypatch.setattr("app.staging.batches.staged_blocks.MAX_BYTES_PER_STATEMENT", 1)
     one, other = registered(engine, "one", IDS), registered(engine, "other", IDS)
     sql.run(engine, OCCUPY_FIRST_SEQUENCE, table_id=other.table_id)
     [future] = together(engine, [[batch(one, 1), batch(other, 1)]])

@@ -9,8 +9,7 @@ from app.domain.model.table import Table
 from app.staging.batches.batch import StagingRequest
 from app.staging.connection.database import open_engine
 from app.staging.writer import writer_probe
-from app.staging.writer.group_commit import GroupCommit
-from app.staging.writer.writer_probe import WriterProbe
+from app.staging.writer.group_commit import GroupCommit, WriterProbe
 from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.support.gateway_parts import inserts, typed
 from tests.support.postgres import sql

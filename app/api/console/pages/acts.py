@@ -19,7 +19,7 @@ from app.domain.access.rights import Right
 from app.domain.loads import LoadId, LoadState, ended, unknown_load
 from app.domain.model.table import Table, TableState
 from app.staging.connection.database import Connection
-from app.staging.images.backfill import Backfill, BackfillState, find_backfill
+from app.staging.images import Backfill, BackfillState, find_backfill
 from app.staging.tables.status import TableCounts, count_tables
 from mirrorgate import text
 from mirrorgate.errors import Code, RejectedInput

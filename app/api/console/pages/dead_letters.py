@@ -22,8 +22,7 @@ from app.console.links import link, links_of
 from app.domain.access.rights import Right
 from app.domain.model.dead_letter import LetterState
 from app.domain.model.table import Generation, TableId
-from app.staging.batches.dead_letter_transaction import unknown_letter
-from app.staging.batches.dead_letters import LetterFilter, StoredLetter, find_letters, newest_letters
+from app.staging.batches.dead_letters import LetterFilter, StoredLetter, find_letters, newest_letters, unknown_letter
 from app.staging.connection.database import Connection, translated_errors
 from app.staging.connection.page_turn import Turn, cut_page
 from app.staging.tables.registry import NamedTable, named_tables

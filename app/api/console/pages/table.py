@@ -33,8 +33,8 @@ from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, FileNumber
 from app.domain.publication import Block
 from app.staging.connection.database import Connection, read_snapshot, translated_errors
-from app.staging.ledger.fabric_status import fabric_facts
 from app.staging.ledger.files import batches_of_file, find_file, newest_files, schema_events
+from app.staging.ledger.reports import fabric_facts
 from app.staging.loads import list_loads
 from app.staging.overview import find_facts
 from app.staging.retention.history import history

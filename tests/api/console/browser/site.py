@@ -20,7 +20,7 @@ from app.settings import PREFIX, Settings
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
 from app.staging.ledger.leases import give_up_lease
-from app.staging.tables.gateway_status import gateway_facts
+from app.staging.tables.status import gateway_facts
 from spark_jobs.drain_cycle import DrainCycle
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.support.http.server import served

@@ -8,8 +8,8 @@ import httpx
 import sqlalchemy as sa
 
 from app.domain.publication import Failure
-from app.staging.ledger.failures import record_failure
 from app.staging.ledger.leases import renew_lease
+from app.staging.ledger.reports import record_failure
 from app.staging.rebuild.progress import Rebuild, end_check, note_rows, start_attempt
 from app.staging.tables.registry import quarantine_table
 from mirrorgate.errors import Code

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from app.domain.fabric import DatabaseState, DatabaseStatus, TableMirroring
-from app.staging.ledger.fabric_status import claim_poll, record_fabric_status, store_answer
+from app.staging.ledger.reports import claim_poll, record_fabric_status, store_answer
 from app.staging.rebuild.progress import end_check, note_rows, start_attempt
 from app.staging.tables.registry import quarantine_table
 from tests.api.console.browser.site import Site, running_site

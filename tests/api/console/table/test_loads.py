@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.model.table import BatchSequence
-from app.staging.images.backfill import (
+from app.staging.images import (
     BackfillState,
     begin_backfill,
     end_backfill,

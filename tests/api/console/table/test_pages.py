@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from app.domain.fabric import DatabaseState, DatabaseStatus, FabricFault, TableMirroring
 from app.domain.model.table import DropAction, DropPlan
-from app.staging.ledger.fabric_status import claim_poll, record_fabric_status, store_answer
+from app.staging.ledger.reports import claim_poll, record_fabric_status, store_answer
 from tests.api.calls import Gateway
 from tests.api.console.browser.stock import Stock, Texts
 from tests.api.console.conftest import SignIn

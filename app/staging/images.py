@@ -1,16 +1,17 @@
-"""The backfill of row images: gives one to each row that a table had before it kept any.
+"""Row images of a whole table: their backfill, and a snapshot of all of them.
 
-A request asks the drain that owns the table for it. It can run while all payloads are kept whose rows tell the rows of
-the source. The drain reads the staged blocks from the first one on, and each key gets its newest row: an image of a
-newer batch remains, and a key that a later block deletes loses what an earlier one gave it. So after the last block,
-and not before, the images are the rows of the table. Batches that are accepted meanwhile write their own images and are
-read like all others.
+The backfill gives an image to each row that a table had before it kept any. A request asks the drain that owns the
+table for it. It can run while all payloads are kept whose rows tell the rows of the source. The drain reads the staged
+blocks from the first one on, and each key gets its newest row: an image of a newer batch remains, and a key that a
+later block deletes loses what an earlier one gave it. So after the last block, and not before, the images are the rows
+of the table. Batches that are accepted meanwhile write their own images and are read like all others.
 
 Invariant: a step commits only if the backfill is still where the step began. So a drain whose backfill was cancelled or
 begun anew, or that another drain has overtaken after a lost lease, cannot undo what came after.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -27,10 +28,11 @@ from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.from_arrow import source_rows
 from app.domain.rows.projection.landing_projection import source_rows_of
-from app.domain.rows.row_image import encode_images, row_keys
+from app.domain.rows.row_image import encode_images, is_deleted, row_keys
 from app.domain.rows.row_rules import RowMarker, RowRules
+from app.staging.batches.row_images import scan_row_images
 from app.staging.batches.sequence_lock import lock_counters
-from app.staging.connection.database import BINARY_RESULT, Engine, translated_errors
+from app.staging.connection.database import BINARY_RESULT, Engine, read_snapshot, translated_errors
 from app.staging.connection.raw_sql import int_array_literal
 from app.staging.ledger.leases import is_leased_by
 from app.staging.tables.events import record_event
@@ -490,3 +492,36 @@ def _write(connection: sa.Connection, table: Table, block: Block, step: _Step) -
     if step.keys:
         kept = {**life, "keys": step.keys, "sequences": int_array_literal(step.sequences), "images": step.images}
         connection.exec_driver_sql(UPSERT_OLDER_IMAGES, kept)
+
+
+_IMAGES_AT_ONCE: Final = 5_000
+
+SELECT_LAST_SEQUENCE = sa.text("SELECT last_sequence FROM mirrorgate.table_counters WHERE table_id = :table_id")
+"""Read the sequence of a table's last batch."""
+
+
+class ImageSnapshot(NamedTuple):
+    """The row images of a table after its batch `sequence`, without those of rows that are flagged as deleted."""
+
+    table: Table
+    sequence: BatchSequence
+    images: Iterator[list[bytes]]
+    """Images of the snapshot, some at a time, in the order of their keys."""
+
+
+@contextmanager
+def image_snapshot(engine: Engine, table: Table) -> Iterator[ImageSnapshot]:
+    """Read the row images of a table in one snapshot of the database, which lasts as long as the block.
+
+    The table is read again, because it may have changed since. Raises RejectedInput `unknown_table` for one of another
+    generation, and `no_row_images`.
+    """
+    with translated_errors(), read_snapshot(engine) as connection:
+        present = find_table_by_id(connection, table.table_id)
+        if present is None or present.generation != table.generation:
+            raise RejectedInput(Code.UNKNOWN_TABLE, f"table {table.name} was dropped or recreated in the meantime")
+        present.require_images()
+        sequence = connection.execute(SELECT_LAST_SEQUENCE, {"table_id": table.table_id}).scalar_one()
+        chunks = scan_row_images(connection, table.table_id, table.generation, _IMAGES_AT_ONCE)
+        images = ([image for image in chunk.values() if not is_deleted(image)] for chunk in chunks)
+        yield ImageSnapshot(present, BatchSequence(sequence), images)
