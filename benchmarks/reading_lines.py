@@ -30,15 +30,12 @@ EXACT_PATH: Final = frozenset(
         "app/formats/arcion/csv.py",
         "clients/python/mirrorgate/parameters.py",
         "app/formats/replicate/__init__.py",
-        "app/formats/replicate/data_messages.py",
-        "app/formats/replicate/forms/__init__.py",
-        "app/formats/replicate/forms/layouts.py",
-        "app/formats/replicate/forms/standard_form.py",
+        "app/formats/replicate/messages.py",
+        "app/formats/replicate/layouts.py",
+        "app/formats/replicate/standard_form.py",
         "app/formats/replicate/history.py",
         "app/formats/replicate/masks.py",
-        "app/formats/replicate/messages.py",
         "app/formats/replicate/metadata.py",
-        "app/formats/replicate/versions.py",
         "app/ingest/__init__.py",
         "app/ingest/backlog.py",
         "app/ingest/debezium.py",
@@ -79,7 +76,6 @@ EXACT_PATH: Final = frozenset(
 """Modules of `FOLDERS` that do not count: the exact path, CSV, tables and their routing, and the rules of rows."""
 
 OTHERS: Final = (
-    "app/staging/connection/raw_sql.py",
     "app/staging/connection/raw_sql.py",
 )
 """Modules elsewhere that exist for small transactions."""

@@ -20,7 +20,7 @@ from rich.table import Table as Grid
 
 from app.formats.arcion.messages import ArcionMessage
 from app.formats.json.decoder import MessageDecoder
-from app.formats.replicate.forms.standard_form import ReplicateMessage
+from app.formats.replicate.standard_form import ReplicateMessage
 
 COLUMNS: Final = [f"column_{number:02d}" for number in range(16)]
 CURSOR: Final = (

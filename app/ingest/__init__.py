@@ -9,7 +9,7 @@ requests from the event loop to threads, and results back.
 """
 
 from app.formats.debezium.values import DebeziumReading, DecimalForm, Nanoseconds, Tombstones, parse_units
-from app.formats.replicate.forms.layouts import (
+from app.formats.replicate.layouts import (
     MAX_OPERATION_CHARACTERS,
     MAX_OPERATIONS,
     MessageForm,
@@ -17,8 +17,8 @@ from app.formats.replicate.forms.layouts import (
     WrongLayout,
     read_layout,
 )
-from app.formats.rows.csv import RowsLayout
 from app.formats.rows.declaration import Declaration, parse_declaration, parse_names
+from app.formats.rows.messages import RowsLayout
 from app.ingest.backlog import BacklogWatch
 from app.ingest.dry_run import perform_dry_run
 from app.ingest.ingest_result import IngestResult

@@ -28,7 +28,7 @@ from app.domain.rows.landing_rows import LandingRows, landing_rows_of_shaped
 from app.domain.rows.projection.landing_projection import row_bytes
 from app.domain.rows.row_rules import RowRules, ShapedChanges
 from app.domain.rows.source_order import advances_of_shaped
-from app.formats.not_columnar import NotColumnar
+from app.formats.columnar import NotColumnar
 from app.ingest.table_cache import NotCached, TableCache
 from app.observability.api_metrics import HASH_MISMATCHES, INGEST_PATHS
 from app.staging.batches.batch import Batch, SchemaIdTables

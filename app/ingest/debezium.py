@@ -15,10 +15,16 @@ from app.domain.access.rights import Principal, Right
 from app.domain.model.dead_letter import RejectedMessage, is_kept
 from app.domain.model.names import SourceName, TableName, unknown_table
 from app.domain.model.table import Table, case_detail
-from app.formats.debezium.connect_schema import ConnectField
+from app.formats.debezium.connect_schema import (
+    ConnectField,
+    check_keys,
+    filled_columns,
+    renamed_columns,
+    row_fields,
+    wanted_schema,
+)
 from app.formats.debezium.messages import RecordReader, unread_change
 from app.formats.debezium.records import DebeziumRecords, Record
-from app.formats.debezium.table_plan import check_keys, filled_columns, renamed_columns, row_fields, wanted_schema
 from app.formats.debezium.values import DebeziumReading
 from app.formats.foreign_forms import NAMES_NO_TABLE
 from app.ingest.parsed_request import SourceChanges

@@ -15,7 +15,7 @@ from app.formats.arrow import decode_arrow_stream
 from app.formats.foreign_forms import Form, explained
 from app.formats.rows.columnar import split_operations
 from app.formats.rows.declaration import Declaration, declaration_of
-from app.formats.rows.operations import OPERATION_COLUMN
+from app.formats.rows.messages import OPERATION_COLUMN
 from app.ingest.declared_tables import register_declared
 from app.ingest.ingest_result import IngestResult, or_stored_result
 from app.ingest.moved_tables import give_marker, retry_moved

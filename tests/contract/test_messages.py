@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from app.formats.arcion.messages import ArcionMessage, Namespace, TableAddress
-from app.formats.replicate.forms.standard_form import Headers
 from app.formats.replicate.metadata import ColumnFacts, Lineage, TableStructure
+from app.formats.replicate.standard_form import Headers
 from tests.contract.reading import load_contract, validator
 from tests.support.processes import REPOSITORY
 

@@ -15,9 +15,8 @@ from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.domain.rows.row_rules import RowRules
 from app.formats.arcion.messages import decode_arcion
 from app.formats.replicate.columnar_images import ImageReader
-from app.formats.replicate.history import SourceHistory, SourceVersion
+from app.formats.replicate.history import SourceHistory, SourceVersion, VersionResolver, table_of
 from app.formats.replicate.messages import decode_replicate
-from app.formats.replicate.versions import VersionResolver, table_of
 from app.ingest.columnar import Asked, ColumnarBody
 from app.ingest.readers import ArcionJson, ReplicateJson
 from app.ingest.replicate.source_cache import CachedSource, SourceCache

@@ -12,10 +12,9 @@ from app.domain.model.table import Generation, Table, TableId, TableState
 from app.domain.model.table_options import DEFAULT_OPTIONS, PartialUpdates, TableOptions, TimestampUnit
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.row_rules import RowRules
-from app.formats.debezium.connect_schema import read_schema
+from app.formats.debezium.connect_schema import check_keys, read_schema, row_fields, wanted_schema
 from app.formats.debezium.messages import RecordReader
 from app.formats.debezium.records import Record, decode_debezium, row_schema
-from app.formats.debezium.table_plan import check_keys, row_fields, wanted_schema
 from app.formats.debezium.values import DebeziumReading
 from app.ingest.columnar import Asked, ColumnarBody
 from app.ingest.readers import DebeziumJson

@@ -26,17 +26,14 @@ from app.formats.arcion.columnar import ArcionTableReader, decode_columnar
 from app.formats.arcion.csv import decode_arcion_csv
 from app.formats.arcion.messages import decode_arcion
 from app.formats.arrow import decode_arrow_stream
+from app.formats.columnar import NotColumnar
 from app.formats.csv import trimmed_columns
 from app.formats.json.decoder import MessageDecoder
-from app.formats.not_columnar import NotColumnar
-from app.formats.replicate.history import SourceVersion, extend
+from app.formats.replicate.history import SchemaAnnouncements, SourceVersion, VersionResolver, extend, table_of
 from app.formats.replicate.messages import decode_replicate
 from app.formats.replicate.metadata import by_table
-from app.formats.replicate.versions import SchemaAnnouncements, VersionResolver, table_of
 from app.formats.rows.columnar import CsvBody, CsvReader, RowReader, RowsBody, split_operations
-from app.formats.rows.csv import RowsLayout, decode_csv_rows
-from app.formats.rows.messages import decode_rows
-from app.formats.rows.operations import OPERATION_COLUMN, OPERATIONS
+from app.formats.rows.messages import OPERATION_COLUMN, OPERATIONS, RowsLayout, decode_csv_rows, decode_rows
 from mirrorgate.avro_envelope import read_envelopes
 from mirrorgate.errors import Code, RejectedInput
 from mirrorgate.parameters import CsvDialect, CsvLayout, CsvMode, RowOperation

@@ -27,7 +27,7 @@ from app.domain.rows.landing_rows import LandingRows, landing_rows
 from app.domain.rows.row_image import ImageRows
 from app.domain.rows.row_rules import RowRules
 from app.domain.rows.source_progress import counts_of, progress_of
-from app.formats.not_columnar import NotColumnar
+from app.formats.columnar import NotColumnar
 from app.ingest.columnar import Asked, ColumnarBody, Declined, OpenedBody, Outcome, read_together
 from app.ingest.table_cache import TableCache
 from mirrorgate.errors import RejectedInput

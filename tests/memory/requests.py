@@ -7,7 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from app.formats.rows.csv import RowsLayout
+from app.formats.rows.messages import RowsLayout
 from app.ingest import (
     ArcionJson,
     ArrowLoad,

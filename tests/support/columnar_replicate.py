@@ -9,12 +9,11 @@ from app.domain.model.names import SourceName
 from app.domain.rows.landing_rows import landing_rows, landing_rows_of_shaped
 from app.domain.rows.row_layout import RowRules
 from app.domain.rows.row_rules import ShapedChanges, Values
-from app.formats.not_columnar import NotColumnar
+from app.formats.columnar import NotColumnar
 from app.formats.replicate.columnar import Address, DataColumns, decode_data_messages
 from app.formats.replicate.columnar_images import ImageReader
-from app.formats.replicate.history import SourceHistory, SourceVersion
+from app.formats.replicate.history import SourceHistory, SourceVersion, VersionResolver
 from app.formats.replicate.messages import decode_replicate
-from app.formats.replicate.versions import VersionResolver
 from mirrorgate.errors import RejectedInput
 
 Told = list[tuple[SourceName | None, str | None]]

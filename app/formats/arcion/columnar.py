@@ -38,11 +38,11 @@ from app.formats.arcion.messages import (
     operation_count,
     position_of,
 )
+from app.formats.columnar import NotColumnar, Shapes, given_columns
 from app.formats.json.decoder import MessageDecoder, exact_fraction
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import Given, ImageDecoder, are_opaque, count_quotes, is_all_read
 from app.formats.json.texts import count_brackets, has_suspicious_escape
-from app.formats.not_columnar import NotColumnar
 from mirrorgate.errors import RejectedInput
 
 _EXISTS: Final = msgspec.json.Decoder(dict[str, str | int])
@@ -131,9 +131,6 @@ class MessageLayouts:
 
 
 _MAX_TABLES: Final = 1_024
-_MAX_SHAPES: Final = 256
-"""Shapes of messages that are read together; more take the exact path."""
-
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 
@@ -158,26 +155,21 @@ class NativeImages:
         self._names = tuple(columns)
         self._all = frozenset(columns)
         self._images = ImageDecoder(columns, str | None)
+        self._shapes = Shapes(_shape)
 
     def read(self, operations: Sequence[str], before: Sequence[Given], after: Sequence[Given]) -> NativeRows:
         """Return the rows and shapes of messages. Raises NotColumnar, ValueError or RecursionError."""
         before_rows, before_full = self._images.decode_optional(before)
         after_rows, after_full = self._images.decode_optional(after)
         given_before, given_after = self._given(before_rows, before_full), self._given(after_rows, after_full)
-        keys = [*zip(operations, given_before, given_after, strict=True)]
-        distinct = {*keys}
-        if len(distinct) > _MAX_SHAPES:
-            raise NotColumnar
-        shape_of = {key: _shape(*key) for key in distinct}
-        return NativeRows([*map(shape_of.__getitem__, keys)], before_rows, after_rows)
+        return NativeRows(self._shapes.of(operations, given_before, given_after), before_rows, after_rows)
 
     def _given(self, rows: Sequence[tuple[Any, ...] | None], is_full: bool) -> Sequence[frozenset[str]]:
         """Return the columns that each image has."""
         if is_full:
             return [_NOTHING if row is None else self._all for row in rows]
-        presence = [None if row is None else tuple(value is not UNSET for value in row) for row in rows]
-        names = {present: frozenset(compress(self._names, present)) for present in {*presence} if present is not None}
-        return [_NOTHING if present is None else names[present] for present in presence]
+        given = iter(given_columns(self._names, [row for row in rows if row is not None]))
+        return [_NOTHING if row is None else next(given) for row in rows]
 
 
 def _shape(text: str, before: frozenset[str], after: frozenset[str]) -> Shape:

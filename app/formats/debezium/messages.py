@@ -9,10 +9,9 @@ from typing import Any
 
 from app.domain.model.change import Change, Image, Operation
 from app.domain.model.table import Table
-from app.formats.debezium.connect_schema import ConnectField
+from app.formats.debezium.connect_schema import ConnectField, row_fields
 from app.formats.debezium.events import METADATA
 from app.formats.debezium.records import Record
-from app.formats.debezium.table_plan import row_fields
 from app.formats.debezium.values import (
     DebeziumReading,
     NeedsParameter,

@@ -6,12 +6,12 @@ mechanism (docs/contribute/decisions/0034):
 
 - Columnar path, `quote_accounting`: if a quote belongs to no decoded key or text, a key was dropped, and the path
   declines. It also declines a suspicious escape, and objects or lists where it expects strings.
-- Exact path, `duplicate_keys`: the messages written again have as many quotes as the body and are not too deep, or
+- Exact path, `decoder`: the messages written again have as many quotes as the body and are not too deep, or
   every key, text and bracket of the body is looked at.
 
 Invariants: the columnar path never rejects. The exact path rejects what a plain recursive reader of strict JSON
 rejects, and nothing else, with index and pointer.
 
-`decoder` is the exact path. `framing` cuts a body into messages where one is wrong, `texts` checks UTF-8 and escapes,
-`nested_values` bounds lists and objects, `keyed` separates the key of a Kafka record from its message.
+`framing` cuts a body into messages where one is wrong. `texts` checks UTF-8 and escapes, bounds lists and objects, and
+separates the key of a Kafka record from its message.
 """

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, Raw, UnsetType
 
+from app.formats.columnar import image_type
 from app.formats.json.texts import MAX_NESTED_VALUES, count_brackets, has_suspicious_escape
 
 _SHORT: Final = 4_096
@@ -129,12 +130,8 @@ class ImageDecoder:
     """
 
     def __init__(self, columns: Sequence[str], value_type: Any) -> None:
-        names = [f"column_{at}" for at in range(len(columns))]
-        options: Any = {"rename": dict(zip(names, columns, strict=True)), "forbid_unknown_fields": True, "gc": False}
-        full = msgspec.defstruct("FullImage", [(name, value_type) for name in names], **options)
-        partial = msgspec.defstruct(
-            "PartialImage", [(name, value_type | msgspec.UnsetType, UNSET) for name in names], **options
-        )
+        types = [value_type] * len(columns)
+        full, partial = image_type(columns, types), image_type(columns, [value_type | UnsetType] * len(columns), UNSET)
         self._has_nulls = value_type is not str
         self._full: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(GenericAlias(list, (full,)))
         self._partial: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(GenericAlias(list, (partial,)))

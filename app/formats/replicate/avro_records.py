@@ -24,7 +24,7 @@ from app.formats.avro.flat import Column, FlatReader, Record, is_flat
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.quote_accounting import is_all_decoded
 from app.formats.replicate.columnar import DataBody, DataColumns, by_address
-from app.formats.replicate.forms.standard_form import Headers, rejection
+from app.formats.replicate.standard_form import Headers, rejection
 from mirrorgate.avro_envelope import AvroEnvelope
 from mirrorgate.errors import Code, RejectedInput
 

@@ -10,7 +10,7 @@ so no key is written twice; keys that are not declared here, and values that are
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, product
 from types import GenericAlias
@@ -21,9 +21,10 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import astuple
 
 from app.domain.model.written_values import keep_minus_zeros
+from app.formats.columnar import is_uniform
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.quote_accounting import is_all_decoded
-from app.formats.replicate.forms.standard_form import Id, Text
+from app.formats.replicate.standard_form import Id, Text
 
 _Scalar: TypeAlias = str | int | bool | UnsetType | None
 """Of a key whose value is not needed."""
@@ -211,8 +212,3 @@ def by_address(columns: Sequence[Sequence[Text]]) -> Mapping[Address, Sequence[i
 
 def _address(*written: Text) -> Address:
     return Address._make(text or None for text in written)
-
-
-def is_uniform(columns: Iterable[Sequence[Any]]) -> bool:
-    """Return True if all messages have the same values; this is usual, and faster to find out than distinct values."""
-    return all(column.count(column[0]) == len(column) for column in columns)

@@ -9,7 +9,7 @@ Invariant: as in `columnar`, every quote belongs to a decoded key or text, and w
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import accumulate, chain, compress, pairwise
+from itertools import accumulate, chain, pairwise
 from operator import itemgetter
 from types import GenericAlias
 from typing import Any, Final, TypeAlias, TypeVar
@@ -22,13 +22,15 @@ from app.domain.model.change import Change, Image, Operation, SourceTime
 from app.domain.model.written_values import as_json, keep_minus_zeros
 from app.domain.rows.row_rules import ChangeFacts, LogRun, Shape, ShapedChanges, Values
 from app.domain.rows.source_progress import progress
+from app.formats.columnar import CONTAINERS, SCALAR, NotColumnar, Shapes, given_columns, image_type, without_unset
 from app.formats.json.decoder import exact_fraction
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import is_all_decoded
 from app.formats.json.texts import MAX_NESTED_VALUES, count_brackets
-from app.formats.not_columnar import NotColumnar
-from app.formats.replicate.columnar import DataColumns, is_uniform
-from app.formats.replicate.data_messages import (
+from app.formats.replicate.columnar import DataColumns
+from app.formats.replicate.history import SourceVersion
+from app.formats.replicate.masks import ColumnLayout, apply_layout, check_without_layout, is_beyond, read_mask
+from app.formats.replicate.messages import (
     OPERATIONS,
     is_false,
     log_position_of,
@@ -36,25 +38,16 @@ from app.formats.replicate.data_messages import (
     transaction_id,
     transaction_order,
 )
-from app.formats.replicate.forms.standard_form import HeaderPointers, Id, Text
-from app.formats.replicate.history import SourceVersion
-from app.formats.replicate.masks import ColumnLayout, apply_layout, check_without_layout, is_beyond, read_mask
 from app.formats.replicate.metadata import MAX_ORDINAL
+from app.formats.replicate.standard_form import HeaderPointers, Id, Text
 from mirrorgate.errors import RejectedInput
 
 _Names: TypeAlias = frozenset[str]
-_Key: TypeAlias = tuple[Any, ...]
-"""Parts that decide a change's shape: its operation, masks and external schema id, and its images' members."""
-
 _Found = TypeVar("_Found")
 
 _NULL: Final = Raw(b"null")
 _NO_POINTERS: Final = HeaderPointers("")
-_CONTAINERS: Final = {dict, list}
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
-_MAX_SHAPES: Final = 256
-"""Shapes that are kept, and shapes of messages that are read together; working one out takes longer than a message."""
-
 _MAX_MASK_OR_ID: Final = MAX_ORDINAL // 4
 """Characters of the masks and external schema ids that are kept: a mask of all columns, whatever zeros precede it."""
 
@@ -69,13 +62,14 @@ class ImageReader:
         self._width = len(columns)
         self._version = version
         self._layout = ColumnLayout(version.columns, excluded) if version is not None and version.columns else None
-        usual = _image(self._names, str | int | bool | None)
+        width = len(self._names)
+        usual, full = (image_type(self._names, [of_value] * width) for of_value in (SCALAR, Any))
         self.image_type: Any = usual | None
         """The type of most images: null, or scalars that are not fractions for all columns."""
         self._decoded_types = {usual, type(None), UnsetType}
         self._usual = _decoder(usual)
-        self._full, self._partial = _decoder(_image(self._names, Any)), _decoder(_image(self._names, Any, UNSET))
-        self._shapes: dict[_Key, Shape] = {}
+        self._full, self._partial = _decoder(full), _decoder(image_type(self._names, [Any] * width, UNSET))
+        self._shapes = Shapes(self._shape)
 
     def read(self, parts: Sequence[DataColumns]) -> list[ShapedChanges]:
         """Return the changes of each part, which are read together. Raises NotColumnar if a message is unusual."""
@@ -92,9 +86,8 @@ class ImageReader:
                 if row is not None:  # the deleted row is in data, see `messages`
                     before[index], before_given[index] = row, names
                     after[index], after_given[index] = (None, None) if other == (row, names) else other
-        shapes = self._shapes_of(columns, before_given, after_given)
-        if shapes is None:
-            raise NotColumnar
+        parts_of_shapes = (columns.operations, columns.column_masks, columns.change_masks, columns.external_ids)
+        shapes = self._shapes.of(*parts_of_shapes, before_given, after_given)
         return [
             ShapedChanges(
                 shapes[start:end],
@@ -125,10 +118,7 @@ class ImageReader:
             return None
         given = [self._all] * len(rows)
         if not is_full:
-            presence = [tuple(value is not UNSET for value in row) for row in rows]
-            names = {present: frozenset(compress(self._names, present)) for present in set(presence)}
-            given = [names[present] for present in presence]
-            rows = [tuple(None if value is UNSET else value for value in row) for row in rows]
+            given, rows = given_columns(self._names, rows), without_unset(rows)
         if len(self._names) > self._width:
             rows = [row[: self._width] for row in rows]
         return _placed(rows, images), _placed(given, images)
@@ -142,7 +132,7 @@ class ImageReader:
             images, is_full, is_scalar = self._decode(keep_minus_zeros(document))
         except DECODE_ERRORS:
             return None
-        if not (is_scalar or all(_CONTAINERS.isdisjoint(map(type, astuple(image))) for image in filter(None, images))):
+        if not (is_scalar or all(CONTAINERS.isdisjoint(map(type, astuple(image))) for image in filter(None, images))):
             return None
         return (images, is_full) if is_all_decoded(document, _ENCODER.encode(images)) else None
 
@@ -168,26 +158,6 @@ class ImageReader:
                     return True
         return False
 
-    def _shapes_of(
-        self, columns: DataColumns, before: Sequence[_Names | None], after: Sequence[_Names | None]
-    ) -> list[Shape] | None:
-        """Return the shape of each change, None if one is not read."""
-        parts = (columns.operations, columns.column_masks, columns.change_masks, columns.external_ids)
-        given = (*parts, before, after)
-        is_one = is_uniform(given)
-        keys = [tuple(column[0] for column in given)] if is_one else [*zip(*given, strict=True)]
-        known, new = self._shapes, set(keys) - self._shapes.keys()
-        if len(known) + len(new) > _MAX_SHAPES:
-            known.clear()
-            new = set(keys)
-        if len(new) > _MAX_SHAPES:
-            return None
-        for key in new:
-            if (shape := self._shape(*key)) is None:
-                return None
-            known[key] = shape
-        return [known[keys[0]]] * len(before) if is_one else [*map(known.__getitem__, keys)]
-
     def _shape(
         self,
         written_operation: str,
@@ -196,17 +166,17 @@ class ImageReader:
         external_id: Id,
         before: _Names | None,
         after: _Names | None,
-    ) -> Shape | None:
-        """Return the shape of changes with these facts, as the exact path sees them; None if it rejects them."""
+    ) -> Shape:
+        """Return the shape of changes with these facts, as the exact path sees them. Raises NotColumnar."""
         if any(
             isinstance(text, str) and len(text) > _MAX_MASK_OR_ID for text in (column_mask, change_mask, external_id)
         ):
-            return None
+            raise NotColumnar
         operation = OPERATIONS.get(written_operation.upper())
         is_of_version = not external_id or self._version is None or str(external_id) == self._version.external_schema_id
         needed = before or after if operation is Operation.DELETE else after
         if operation is None or needed is None or not is_of_version or external_id == 0:  # may be written -0
-            return None
+            raise NotColumnar
         change = Change(0, operation, _image_of(before), _image_of(after), "", "")
         try:
             masks = (read_mask(column_mask or None, 0, ""), read_mask(change_mask or None, 0, ""))
@@ -215,7 +185,7 @@ class ImageReader:
             else:
                 change = apply_layout(change, *masks, _NO_POINTERS, self._layout)
         except RejectedInput:
-            return None
+            raise NotColumnar from None
         facts = (change.source_columns, change.is_late)
         return Shape(operation, _given(change.before), _given(change.after), frozenset(), *facts)
 
@@ -246,13 +216,6 @@ def _log_run(columns: DataColumns, start: int, end: int) -> LogRun | None:
     if {*map(len, map(str, sequences))} != {len(first.position)} or not (joined.isascii() and joined.isdecimal()):
         return None
     return LogRun(first, last, sequences, [*map(source_time, columns.timestamps[start:end])])
-
-
-def _image(names: Sequence[str], *type_and_default: Any) -> type[msgspec.Struct]:
-    """Return the type of images of these columns, which are required unless there is a default."""
-    fields = {f"column_{position}": name for position, name in enumerate(names)}
-    columns = [(field, *type_and_default) for field in fields]
-    return msgspec.defstruct("Image", columns, rename=fields, gc=False, forbid_unknown_fields=True)
 
 
 def _decoder(image: type[msgspec.Struct]) -> msgspec.json.Decoder[list[msgspec.Struct | None]]:

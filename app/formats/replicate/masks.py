@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from app.domain.model.change import Change, Image, Operation, SourceValue
-from app.formats.replicate.forms.standard_form import HeaderPointers
 from app.formats.replicate.metadata import SourceColumn
+from app.formats.replicate.standard_form import HeaderPointers
 from mirrorgate.errors import Code, Problem, RejectedInput
 from mirrorgate.errors.json_pointer import pointer_to
 

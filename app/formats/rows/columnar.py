@@ -16,26 +16,26 @@ unknown column or operation, and whatever else has to be rejected.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, compress
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 from msgspec.structs import astuple
 
 from app.domain.model.change import Operation, SourceValue
 from app.domain.model.written_values import as_json, keep_minus_zeros
 from app.domain.rows.from_arrow import RowOperations
 from app.domain.rows.row_rules import Shape, ShapedChanges, Values
+from app.formats.columnar import CONTAINERS, SCALAR, NotColumnar, Shapes, given_columns, image_type, without_unset
 from app.formats.csv import MAX_FIELDS, read_records
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import is_all_decoded
 from app.formats.json.texts import has_suspicious_escape
-from app.formats.not_columnar import NotColumnar
-from app.formats.rows.operations import BAD_OPERATION, OPERATION_COLUMN, operation_of, written_operation
+from app.formats.rows.messages import BAD_OPERATION, OPERATION_COLUMN, operation_of, written_operation
 from mirrorgate.errors import Code, Problem, RejectedInput
 from mirrorgate.errors.json_pointer import pointer_to
 from mirrorgate.parameters import CsvDialect, RowOperation
@@ -80,11 +80,6 @@ def _problem(code: Code, detail: str, row: int | None = None) -> Problem:
 
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
-_CONTAINERS: Final = {dict, list}
-_SCALAR: Final = str | int | bool | None
-_OPERATION_FIELD: Final = ("operation", str | UnsetType | None, UNSET)
-_MAX_SHAPES: Final = 256
-"""Shapes of a table that are kept, and shapes of rows that are read together; more take the exact path."""
 
 
 class RowsBody(NamedTuple):
@@ -107,43 +102,21 @@ class _Decoder(NamedTuple):
     """True if no value is a list or an object."""
 
 
-class RowShapes:
-    """Shapes of rows: rows with the same operation and columns share one."""
+def _shape(operation: Operation | None, given: frozenset[str]) -> Shape:
+    if operation is None:
+        raise NotColumnar
+    is_delete = operation is Operation.DELETE
+    return Shape(operation, given if is_delete else None, None if is_delete else given)
 
-    def __init__(self) -> None:
-        self._shapes: dict[tuple[Operation, frozenset[str]], Shape] = {}
 
-    def shaped(
-        self, rows: Sequence[Values], operations: Sequence[Operation | None], given: Sequence[frozenset[str]]
-    ) -> ShapedChanges:
-        """Return the changes of rows, in the order of the columns. Raises NotColumnar for an unknown operation."""
-        if operations.count(operations[0]) == len(rows) and given.count(given[0]) == len(rows):
-            shapes = [self._shape(operations[0], given[0])] * len(rows)
-        else:
-            keys = [*zip(operations, given, strict=True)]
-            distinct = {*keys}
-            if len(distinct) > _MAX_SHAPES:
-                raise NotColumnar
-            shape_of = {key: self._shape(*key) for key in distinct}
-            shapes = [*map(shape_of.__getitem__, keys)]
-        are_deletes = [shape.before is not None for shape in shapes]
-        if not any(are_deletes):
-            return ShapedChanges(shapes, [None] * len(rows), rows)
-        before = [row if is_delete else None for row, is_delete in zip(rows, are_deletes, strict=True)]
-        after = [None if is_delete else row for row, is_delete in zip(rows, are_deletes, strict=True)]
-        return ShapedChanges(shapes, before, after)
-
-    def _shape(self, operation: Operation | None, given: frozenset[str]) -> Shape:
-        if operation is None:
-            raise NotColumnar
-        shape = self._shapes.get((operation, given))
-        if shape is None:
-            if len(self._shapes) >= _MAX_SHAPES:
-                self._shapes.clear()
-            is_delete = operation is Operation.DELETE
-            shape = Shape(operation, given if is_delete else None, None if is_delete else given)
-            self._shapes[operation, given] = shape
-        return shape
+def _shaped(rows: Sequence[Values], shapes: Sequence[Shape]) -> ShapedChanges:
+    """Return the changes of rows, in the order of the columns."""
+    are_deletes = [shape.before is not None for shape in shapes]
+    if not any(are_deletes):
+        return ShapedChanges(shapes, [None] * len(rows), rows)
+    before = [row if is_delete else None for row, is_delete in zip(rows, are_deletes, strict=True)]
+    after = [None if is_delete else row for row, is_delete in zip(rows, are_deletes, strict=True)]
+    return ShapedChanges(shapes, before, after)
 
 
 class RowReader:
@@ -156,7 +129,7 @@ class RowReader:
         self._names = tuple(columns)
         self._all = frozenset(columns)
         self._decoders = {has_operations: self._decoders_of(has_operations) for has_operations in (False, True)}
-        self._shapes = RowShapes()
+        self._shapes = Shapes(_shape)
 
     def read(self, parts: Sequence[RowsBody]) -> list[ShapedChanges]:
         """Return the changes of each part. Raises NotColumnar."""
@@ -174,11 +147,8 @@ class RowReader:
             operations, rows = [*map(known.__getitem__, written)], [row[:-1] for row in rows]
         given = [self._all] * len(rows)
         if not is_full:
-            presence = [tuple(value is not UNSET for value in row) for row in rows]
-            names = {present: frozenset(compress(self._names, present)) for present in {*presence}}
-            given = [names[present] for present in presence]
-            rows = [tuple(None if value is UNSET else value for value in row) for row in rows]
-        changes = self._shapes.shaped(rows, operations, given)
+            given, rows = given_columns(self._names, rows), without_unset(rows)
+        changes = _shaped(rows, self._shapes.of(operations, given))
         return changes if is_plain else replace(changes, null_text=True)
 
     def _decoded(self, body: bytes, has_operations: bool) -> tuple[list[tuple[Any, ...]], bool]:
@@ -192,7 +162,7 @@ class RowReader:
     def _checked(self, body: bytes, found: Sequence[msgspec.Struct], decoder: "_Decoder") -> list[tuple[Any, ...]]:
         """Return the values of decoded rows if the body has nothing else."""
         rows = [*map(astuple, found)]
-        if not decoder.is_scalar and not _CONTAINERS.isdisjoint(map(type, chain.from_iterable(rows))):
+        if not decoder.is_scalar and not CONTAINERS.isdisjoint(map(type, chain.from_iterable(rows))):
             raise NotColumnar
         try:
             written_again = _ENCODER.encode(found) if body.startswith(b"[") else _ENCODER.encode_lines(found)
@@ -204,16 +174,14 @@ class RowReader:
 
     def _decoders_of(self, has_operations: bool) -> Sequence[_Decoder]:
         """Return decoders to try in turn."""
-        types = (((_SCALAR,), True, True), ((Any,), True, False), ((Any, UNSET), False, False))
+        types = (((SCALAR,), True, True), ((Any,), True, False), ((Any, UNSET), False, False))
         return [_Decoder(MessageDecoder(self._row_type(has_operations, *of)), *known) for of, *known in types]
 
     def _row_type(self, has_operations: bool, *type_and_default: Any) -> type[msgspec.Struct]:
-        names = {f"column_{at}": name for at, name in enumerate(self._names)}
-        fields: list[Any] = [(field, *type_and_default) for field in names]
-        if has_operations:
-            fields.append(_OPERATION_FIELD)
-            names["operation"] = OPERATION_COLUMN
-        return msgspec.defstruct("Row", fields, rename=names, gc=False, forbid_unknown_fields=True)
+        of_value, *default = type_and_default
+        operation = [OPERATION_COLUMN] if has_operations else []
+        types = [of_value] * len(self._names)
+        return image_type(self._names, types, *default, others=operation, of_others=str | None)
 
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
@@ -237,7 +205,7 @@ class CsvReader:
     def __init__(self, columns: Sequence[str], trimmed: frozenset[str]) -> None:
         """Prepare for a table."""
         self._names, self._trimmed = tuple(columns), trimmed
-        self._shapes = RowShapes()
+        self._shapes = Shapes(_shape)
 
     def read(self, parts: Sequence[CsvBody]) -> list[ShapedChanges]:
         """Return the changes of each part. Raises NotColumnar."""
@@ -257,7 +225,7 @@ class CsvReader:
         nothing: Sequence[SourceValue] = [None] * height
         columns = [self._column(name, given) or nothing for name in self._names]
         rows: Sequence[Values] = [*zip(*columns, strict=True)]
-        return self._shapes.shaped(rows, operations, [frozenset(given)] * height)
+        return _shaped(rows, self._shapes.of(operations, [frozenset(given)] * height))
 
     def _column(self, name: str, given: Mapping[str, Sequence[Field]]) -> Sequence[Field] | None:
         values = given.get(name)

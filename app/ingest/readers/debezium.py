@@ -11,12 +11,12 @@ from app.domain.model.names import SourceName, TableName
 from app.domain.model.table import Table
 from app.domain.rows.row_rules import KeptByTable, RowRules
 from app.domain.rows.source_order import order_key
-from app.formats.debezium.columnar.events import EventBody, EventPart, decode_events
-from app.formats.debezium.columnar.images import EventReader
+from app.formats.columnar import NotColumnar
+from app.formats.debezium.columnar_events import EventBody, EventPart, decode_events
+from app.formats.debezium.columnar_images import EventReader
+from app.formats.debezium.connect_schema import check_keys, row_fields, wanted_schema
 from app.formats.debezium.records import decode_debezium
-from app.formats.debezium.table_plan import check_keys, row_fields, wanted_schema
 from app.formats.debezium.values import PLAIN_READING, DebeziumReading, Tombstones
-from app.formats.not_columnar import NotColumnar
 from app.ingest.columnar import Asked, Decline, Declined, Opened, OpenedBody, TablePart, eligible_table, opened_or_why
 from app.ingest.debezium import DebeziumTables
 from app.ingest.parsed_request import ParsedRequest

@@ -6,7 +6,7 @@ from app.domain.access.rights import Principal
 from app.domain.model.dead_letter import LetterFormat, WrittenMessage
 from app.domain.model.names import TableName
 from app.formats.debezium.values import DebeziumReading
-from app.formats.rows.csv import RowsLayout
+from app.formats.rows.messages import RowsLayout
 from app.ingest.parsed_request import ParsedRequest
 from app.ingest.readers.arcion import ArcionCsv, ArcionJson
 from app.ingest.readers.body_reader import BodyReader

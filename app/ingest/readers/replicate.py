@@ -15,7 +15,7 @@ from app.formats.avro import DecodePlan
 from app.formats.json.decoder import raw_messages
 from app.formats.replicate.avro_records import AvroBody, plan_of
 from app.formats.replicate.columnar import Address, DataBody, DataColumns, decode_data_messages, is_keyed
-from app.formats.replicate.forms.layouts import STANDARD, Layout, MessageForm, read_layout
+from app.formats.replicate.layouts import STANDARD, Layout, MessageForm, read_layout
 from app.formats.replicate.messages import ReplicateRequest, decode_replicate
 from app.ingest.columnar import Asked, Decline, Declined, Opened, OpenedBody, TablePart, opened_or_why
 from app.ingest.parsed_request import ParsedRequest, SourceChanges

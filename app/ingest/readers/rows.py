@@ -12,10 +12,8 @@ from app.domain.model.names import SourceName, TableName
 from app.domain.model.table import Table
 from app.formats.csv import trimmed_columns
 from app.formats.rows.columnar import CsvBody, CsvReader, RowReader, RowsBody
-from app.formats.rows.csv import RowsLayout, csv_row_records, decode_csv_rows
 from app.formats.rows.declaration import Declaration
-from app.formats.rows.messages import decode_rows
-from app.formats.rows.operations import OPERATIONS
+from app.formats.rows.messages import OPERATIONS, RowsLayout, csv_row_records, decode_csv_rows, decode_rows
 from app.ingest.columnar import Asked, Decline, Declined, Opened, OpenedBody, TablePart, opened_or_why
 from app.ingest.declared_tables import register_declared
 from app.ingest.parsed_request import ParsedRequest, SourceChanges

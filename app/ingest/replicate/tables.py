@@ -27,21 +27,23 @@ from app.domain.model.dead_letter import RejectedMessage, is_kept
 from app.domain.model.names import SourceName, TableName
 from app.domain.model.table import Table, case_detail
 from app.formats.replicate.avro_records import plan_of
-from app.formats.replicate.data_messages import DataChange, RejectedData
-from app.formats.replicate.forms.standard_form import with_key, with_missing_keys
 from app.formats.replicate.history import (
+    SchemaAnnouncements,
     SourceHistory,
     SourceVersion,
     VersionId,
+    VersionResolver,
     columns_in_another_case,
     extend,
+    named_table,
     new_entries,
     renamed_columns,
+    table_of,
     with_external_ids,
 )
-from app.formats.replicate.messages import ReplicateRequest
+from app.formats.replicate.messages import DataChange, RejectedData, ReplicateRequest
 from app.formats.replicate.metadata import TableMetadata, by_table
-from app.formats.replicate.versions import SchemaAnnouncements, VersionResolver, named_table, table_of
+from app.formats.replicate.standard_form import with_key, with_missing_keys
 from app.ingest.table_cache import TableCache
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import Connection, translated_errors

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from app.domain.model.change import Change
 from app.formats.arcion.csv import CsvChanges, decode_arcion_csv
-from app.formats.rows.csv import RowsLayout, decode_csv_rows
+from app.formats.rows.messages import RowsLayout, decode_csv_rows
 from mirrorgate.chunking.chunks import Chunk, Limits, positions_of
 from mirrorgate.chunking.csv_records import split_csv
 from mirrorgate.errors import Code

@@ -11,7 +11,7 @@ from app.domain.model.change import Change, Operation
 from app.domain.model.log_position import LogPosition, log_position, sortable, sortable_file
 from app.domain.rows.projection.row_facts import source_times, time_of_number
 from app.domain.rows.source_order import OrderedChanges, Reached, in_source_order, order_key
-from app.formats.replicate.data_messages import log_position_of
+from app.formats.replicate.messages import log_position_of
 from mirrorgate.errors import Code
 from tests.support.rejections import rejected
 

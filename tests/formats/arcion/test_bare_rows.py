@@ -12,7 +12,7 @@ from app.domain.model.names import TableName
 from app.domain.rows.landing_rows import LandingRows, landing_rows, landing_rows_of_shaped
 from app.domain.rows.row_rules import RowRules
 from app.formats.arcion.messages import decode_arcion
-from app.formats.not_columnar import NotColumnar
+from app.formats.columnar import NotColumnar
 from app.formats.rows.columnar import RowReader, RowsBody
 from mirrorgate.errors import Code, RejectedInput
 from tests.support.rejections import rejected

@@ -17,14 +17,14 @@ from app.domain.model.table import Generation, Table, TableId, TableState
 from app.domain.model.table_options import DEFAULT_OPTIONS
 from app.domain.model.table_schema import Column, ColumnType, SchemaVersion
 from app.domain.rows.conversion import BadValues, ValueReading, convert
-from app.formats.debezium.columnar.events import EventBody, decode_events
-from app.formats.debezium.columnar.images import EventReader, reader_of_columns, typing_of_columns
-from app.formats.debezium.columnar.schemas import cut_schemas
+from app.formats.columnar import NotColumnar
+from app.formats.debezium.columnar_events import EventBody, decode_events
+from app.formats.debezium.columnar_images import EventReader, reader_of_columns, typing_of_columns
+from app.formats.debezium.columnar_schemas import cut_schemas
 from app.formats.debezium.connect_schema import ConnectField, read_schema
 from app.formats.debezium.events import Form, form_of, may_be_event, unwrap
 from app.formats.debezium.values import DebeziumReading, field_reader
 from app.formats.json.texts import is_record
-from app.formats.not_columnar import NotColumnar
 from tests.support.samples.debezium import event, key_with_schema, keyed, with_schema
 from tests.support.samples.schemas import schema_of
 

@@ -15,12 +15,11 @@ from app.domain.model.table_options import DEFAULT_OPTIONS
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.landing_rows import LandingRows, landing_rows, landing_rows_of_shaped
 from app.domain.rows.row_rules import RowMarker, RowRules
-from app.formats.debezium.columnar.events import decode_events
-from app.formats.debezium.columnar.images import EventReader
-from app.formats.debezium.connect_schema import read_schema
+from app.formats.debezium.columnar_events import decode_events
+from app.formats.debezium.columnar_images import EventReader
+from app.formats.debezium.connect_schema import read_schema, wanted_schema
 from app.formats.debezium.messages import RecordReader
 from app.formats.debezium.records import decode_debezium, row_schema
-from app.formats.debezium.table_plan import wanted_schema
 from app.formats.debezium.values import DebeziumReading
 from mirrorgate.errors import RejectedInput
 from tests.support.samples.debezium import Field, Message, event, with_schema

@@ -14,7 +14,7 @@ from app.domain.model.table_options import DEFAULT_OPTIONS, OutOfRange, TableOpt
 from app.domain.model.table_schema import Column, ColumnType
 from app.domain.model.written_values import WrittenNumber
 from app.domain.rows.conversion import BadValues, convert, reading_of
-from app.formats.debezium.columnar.images import reader_of_columns, typing_of_columns
+from app.formats.debezium.columnar_images import reader_of_columns, typing_of_columns
 from app.formats.debezium.connect_schema import ConnectField, WrongSchema, read_schema
 from app.formats.debezium.values import (
     PLAIN_READING,

@@ -23,8 +23,8 @@ from app.formats.json.quote_accounting import (
     is_all_decoded,
     is_all_read,
 )
-from app.formats.replicate.forms.standard_form import ReplicateMessage
 from app.formats.replicate.messages import decode_replicate
+from app.formats.replicate.standard_form import ReplicateMessage
 from mirrorgate.errors import Code, RejectedInput
 from tests.formats.json.odd_json import arcion_messages, bodies, replicate_messages
 from tests.support.rejections import rejected

@@ -12,10 +12,18 @@ from app.domain.model.change import Change
 from app.domain.model.names import ROW_MARKER, TableName
 from app.domain.model.table_schema import TableSchema, evolve
 from app.domain.rows.landing_rows import landing_rows
-from app.formats.replicate.history import SourceHistory, extend, new_entries, with_external_ids
+from app.formats.replicate.history import (
+    SchemaAnnouncements,
+    SourceHistory,
+    VersionResolver,
+    extend,
+    named_table,
+    new_entries,
+    table_of,
+    with_external_ids,
+)
 from app.formats.replicate.messages import decode_replicate
 from app.formats.replicate.metadata import by_table
-from app.formats.replicate.versions import SchemaAnnouncements, VersionResolver, named_table, table_of
 from mirrorgate.errors import Code, Problem, RejectedInput
 
 Row = list[Any]

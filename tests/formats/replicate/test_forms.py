@@ -8,9 +8,8 @@ from msgspec import UNSET
 
 from app.domain.model.change import Operation
 from app.domain.model.names import SourceName
-from app.formats.replicate.data_messages import DataChange
-from app.formats.replicate.forms.layouts import MessageForm, TableFrom
-from app.formats.replicate.messages import ReplicateRequest, decode_replicate
+from app.formats.replicate.layouts import MessageForm, TableFrom
+from app.formats.replicate.messages import DataChange, ReplicateRequest, decode_replicate
 from mirrorgate.errors import Code
 from tests.support.rejections import rejected
 

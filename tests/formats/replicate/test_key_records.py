@@ -6,7 +6,7 @@ import pytest
 from msgspec import UNSET
 
 from app.domain.model.change import Change, Image, Operation
-from app.formats.replicate.forms.standard_form import key_image, with_missing_keys
+from app.formats.replicate.standard_form import key_image, with_missing_keys
 
 KEY = {"id": 1004}
 

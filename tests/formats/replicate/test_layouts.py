@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from app.domain.model.change import Operation
 from app.domain.model.names import SourceName
-from app.formats.replicate.data_messages import DataChange
-from app.formats.replicate.forms.layouts import HEADERS as LAYOUT_HEADERS
-from app.formats.replicate.forms.layouts import NAMES as LAYOUT_NAMES
-from app.formats.replicate.forms.layouts import PARTS, MessageForm, WrongLayout, read_layout
-from app.formats.replicate.messages import ReplicateRequest, decode_replicate
+from app.formats.replicate.layouts import HEADERS as LAYOUT_HEADERS
+from app.formats.replicate.layouts import NAMES as LAYOUT_NAMES
+from app.formats.replicate.layouts import PARTS, MessageForm, WrongLayout, read_layout
+from app.formats.replicate.messages import DataChange, ReplicateRequest, decode_replicate
 from mirrorgate.errors import Code, RejectedInput
 from tests.support.rejections import rejected
 from tests.support.samples.messages import metadata

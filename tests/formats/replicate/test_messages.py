@@ -8,10 +8,9 @@ import pytest
 
 from app.domain.model.change import Change, Image, Operation
 from app.domain.model.names import SourceName
-from app.formats.replicate.data_messages import DataChange, log_position_of
-from app.formats.replicate.forms.standard_form import HeaderPointers
-from app.formats.replicate.messages import ReplicateRequest, decode_replicate
+from app.formats.replicate.messages import DataChange, ReplicateRequest, decode_replicate, log_position_of
 from app.formats.replicate.metadata import SourceColumn, TableMetadata
+from app.formats.replicate.standard_form import HeaderPointers
 from mirrorgate.errors import Code
 from tests.support.rejections import rejected
 from tests.support.samples.schemas import schema_of

@@ -7,7 +7,7 @@ import pytest
 
 from app.domain.model.names import TableName
 from app.formats.arcion.csv import CsvLayout, CsvMode
-from app.formats.rows.csv import RowsLayout
+from app.formats.rows.messages import RowsLayout
 from app.ingest import RowOperation, RowsCsv, RowsJson
 from mirrorgate.errors import Code
 from tests.support.ingest_harness import IngestHarness

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.domain.access.rights import Principal, Right
-from app.formats.replicate.forms.layouts import MessageForm, TableFrom, read_layout
+from app.formats.replicate.layouts import MessageForm, TableFrom, read_layout
 from mirrorgate.errors import Code
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres.dead_letters import letters, replay

@@ -10,7 +10,7 @@ from fastavro.schema import parse_schema
 
 from app.bridge.kafka.registered_records import RegisteredDecoder
 from app.bridge.kafka.registry import RegisteredSchema
-from app.formats.rows.operations import OPERATION_COLUMN
+from app.formats.rows.messages import OPERATION_COLUMN
 from tests.support.forms import replicate, rows
 from tests.support.forms.form import NAME, Events, Form, split_key_changes
 from tests.support.forms.source_histories import Event, Row, SourceTable

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from app.domain.model.change import Change
-from app.formats.replicate.forms.layouts import STANDARD, MessageForm, read_layout
-from app.formats.replicate.forms.standard_form import with_key
+from app.formats.replicate.history import VersionResolver
+from app.formats.replicate.layouts import STANDARD, MessageForm, read_layout
 from app.formats.replicate.messages import decode_replicate
-from app.formats.replicate.versions import VersionResolver
+from app.formats.replicate.standard_form import with_key
 from app.ingest.columnar import Asked, ColumnarBody
 from app.ingest.readers import ReplicateJson
 from tests.support.forms.form import ANYONE, NAME, Events, Form, key_columns

@@ -17,9 +17,7 @@ from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.row_rules import RowRules
 from app.formats.arrow import decode_arrow_stream
 from app.formats.rows.columnar import split_operations
-from app.formats.rows.csv import RowsLayout, decode_csv_rows
-from app.formats.rows.messages import decode_rows
-from app.formats.rows.operations import OPERATION_COLUMN
+from app.formats.rows.messages import OPERATION_COLUMN, RowsLayout, decode_csv_rows, decode_rows
 from app.ingest.columnar import Asked, ColumnarBody
 from app.ingest.readers import RowsJson
 from mirrorgate.parameters import RowOperation

@@ -4,7 +4,7 @@
 def pointer_to(pointer: str, member: str) -> str:
     """Return the pointer to the key `member` of the object at `pointer`.
 
-    A `pointer` that ends in `*` is that of keys with a prefix, see `app.formats.replicate.forms.layouts`.
+    A `pointer` that ends in `*` is that of keys with a prefix, see `app.formats.replicate.layouts`.
     """
     name = member.replace("~", "~0").replace("/", "~1")
     return f"{pointer[:-1]}{name}" if pointer.endswith("*") else f"{pointer}/{name}"

@@ -34,13 +34,13 @@ from app.domain.model.written_values import as_json, keep_minus_zeros
 from app.domain.rows.conversion import BadValues, ValueReading, beyond_calendar, convert, reading_of, timestamps_in
 from app.domain.rows.row_image import pick
 from app.domain.rows.row_rules import Shape, ShapedChanges, TypeColumn
-from app.formats.debezium.columnar.events import EventColumns
-from app.formats.debezium.connect_schema import DECIMAL, ConnectField
+from app.formats.columnar import CONTAINERS, SCALAR, NotColumnar, Shapes, image_type
+from app.formats.debezium.columnar_events import EventColumns
+from app.formats.debezium.connect_schema import DECIMAL, ConnectField, row_fields
 from app.formats.debezium.events import may_be_event
-from app.formats.debezium.table_plan import row_fields
-from app.formats.debezium.times import READERS
 from app.formats.debezium.values import (
     MAX_DECIMAL_BYTES,
+    READERS,
     DebeziumReading,
     ReadValue,
     column_reader,
@@ -52,7 +52,6 @@ from app.formats.json.decoder import exact_fraction
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import is_all_decoded
 from app.formats.json.texts import has_suspicious_escape
-from app.formats.not_columnar import NotColumnar
 
 ReadColumn: TypeAlias = Callable[[Sequence[Any]], Sequence[SourceValue]]
 """Reads the values of a column, None for NULL. Raises ValueError, as a reader of values does."""
@@ -210,14 +209,10 @@ _Row: TypeAlias = tuple[Any, ...]
 _Names: TypeAlias = frozenset[str]
 _Image: TypeAlias = Raw | UnsetType
 
-_SCALAR: Final = str | int | bool | None
 _FRACTIONS: Final = frozenset({TypeName.FLOAT32, TypeName.FLOAT64, TypeName.DECIMAL})
-_CONTAINERS: Final = {dict, list}
 _NEW_ROWS: Final = frozenset({Operation.INSERT, Operation.SNAPSHOT})
 _NO_IMAGE: Final = (UNSET, Raw(b"null"), Raw(b"{}"))
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
-_MAX_SHAPES: Final = 256
-"""Shapes that are kept, and shapes of events that are read together."""
 
 
 class _Decoder(NamedTuple):
@@ -280,7 +275,7 @@ class EventReader:
                 self._readers[at] = reader_of_columns(field, read)
             else:
                 self._typed_by[at] = typing
-        usual = [Any if column.type.name in _FRACTIONS else _SCALAR for column in columns]
+        usual = [Any if column.type.name in _FRACTIONS else SCALAR for column in columns]
         mixed = [at for at, value_type in enumerate(usual) if value_type is Any]
         any_values, everywhere = [Any] * len(columns), range(len(columns))
         self._others = [name for name in added or () if name not in self._all]
@@ -292,7 +287,7 @@ class EventReader:
             self._decoders.append(_Decoder(_decoder(self._names, any_values, (), UNSET), False, everywhere))
         elif may_be_event(self._names):  # a row with all columns is told apart by their names
             raise ValueError
-        self._shapes: dict[tuple[Operation, _Names | None, _Names | None], Shape] = {}
+        self._shapes = Shapes(self._shape)
 
     def read(self, parts: Sequence[EventColumns]) -> list[ShapedChanges]:
         """Return the changes of each part. Raises NotColumnar."""
@@ -388,17 +383,10 @@ class EventReader:
         """Return the shape of each change, one object for equal ones."""
         given = [self._all if row else None for row in after] if is_full else [*map(self._given, after)]
         is_new = {*operations} <= _NEW_ROWS
-        if is_new and operations.count(operations[0]) == len(given) and given.count(given[0]) == len(given):
-            return [self._shape(operations[0], None, given[0])] * len(given)
         if not is_new and not self._keys:
             raise NotColumnar
-        old_of = map(self._old_given, operations, before, after)
-        keys = [*zip(operations, old_of, given, strict=True)]
-        distinct = {*keys}
-        if len(distinct) > _MAX_SHAPES:
-            raise NotColumnar
-        shape_of = {key: self._shape(*key) for key in distinct}
-        return [*map(shape_of.__getitem__, keys)]
+        old = [None] * len(given) if is_new else [*map(self._old_given, operations, before, after)]
+        return self._shapes.of(operations, old, given)
 
     def _given(self, row: _Row | None) -> _Names | None:
         """Return the columns that an image gives, None without one."""
@@ -425,16 +413,9 @@ class EventReader:
         """Return the shape of changes with these images, as the exact path sees them. Raises NotColumnar."""
         if operation is None or (operation is not Operation.DELETE and after is None):
             raise NotColumnar
-        shape = self._shapes.get((operation, before, after))
-        if shape is None:
-            if len(self._shapes) >= _MAX_SHAPES:
-                self._shapes.clear()
-            if operation is Operation.DELETE:
-                shape = Shape(operation, before, None)
-            else:
-                shape = Shape(operation, before, after, source_columns=self._source_columns)
-            self._shapes[operation, before, after] = shape
-        return shape
+        if operation is Operation.DELETE:
+            return Shape(operation, before, None)
+        return Shape(operation, before, after, source_columns=self._source_columns)
 
     def _check_old_values(self, shapes: Sequence[Shape], before: Sequence[_Row | None]) -> None:
         """Raise NotColumnar for a wrong value before a change of the key: it lands nowhere, but is read."""
@@ -452,7 +433,7 @@ class EventReader:
         """
         given = [row for row in rows if row is not None]
         for at in mixed:
-            if not _CONTAINERS.isdisjoint({type(row[at]) for row in given}):
+            if not CONTAINERS.isdisjoint({type(row[at]) for row in given}):
                 raise NotColumnar
         if is_full and not self._readers:
             return rows
@@ -488,8 +469,5 @@ def _decoder(
 
     They can have the `others` as well, as strings, integers or booleans: the exact path bounds nested values.
     """
-    renamed = {f"column_{at}": name for at, name in enumerate((*names, *others))}
-    fields: list[tuple[Any, ...]] = [(f"column_{at}", of_value, *default) for at, of_value in enumerate(types)]
-    fields += [(f"column_{at}", _SCALAR | UnsetType, UNSET) for at in range(len(names), len(renamed))]
-    image = msgspec.defstruct("Image", fields, rename=renamed, gc=False, forbid_unknown_fields=True)
+    image = image_type(names, types, *default, others=others)
     return msgspec.json.Decoder(GenericAlias(list, (image,)), float_hook=exact_fraction)

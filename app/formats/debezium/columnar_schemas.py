@@ -30,13 +30,13 @@ from app.domain.model.names import SourceName
 from app.domain.model.written_values import keep_minus_zeros
 from app.domain.rows.row_rules import ChangeFacts, LogRun
 from app.domain.rows.source_order import run_of
+from app.formats.columnar import NotColumnar, is_uniform
 from app.formats.debezium.connect_schema import ConnectField, WrongSchema, read_schema
 from app.formats.debezium.events import MONGODB
 from app.formats.debezium.records import source_log_position, source_position, source_table, source_time, transaction_of
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import is_all_decoded, is_all_read
 from app.formats.json.texts import MAX_NESTED_VALUES, count_brackets, has_suspicious_escape
-from app.formats.not_columnar import NotColumnar
 from mirrorgate.errors import RejectedInput
 
 _Scalar: TypeAlias = str | int | bool | UnsetType | None
@@ -207,7 +207,7 @@ def _run_of_blocks(written: Sequence[Raw]) -> LogRun | None:
             names, numbers = ("server_id", "file"), [comparable(columns["pos"]), comparable(columns["row"])]
     except DECODE_ERRORS:
         return None
-    if None in numbers or not all(map(_is_uniform, map(columns.__getitem__, _OF_A_LOG + names))):
+    if None in numbers or not is_uniform(map(columns.__getitem__, _OF_A_LOG + names)):
         return None
     times = next((columns[name] for name in ("ts_ns", "ts_us", "ts_ms") if None not in columns[name]), None)
     return None if times is None else LogRun(first, last, [*zip(*filter(None, numbers), strict=True)], times)
@@ -218,10 +218,6 @@ def _last_commits(sequences: Sequence[Any]) -> Sequence[int] | None:
     found = _SEQUENCES.decode("[" + ",".join(sequences) + "]") if {*map(type, sequences)} == {str} else []
     commits = [commit for commit, _ in found]
     return [*map(int, commits)] if commits and all(map(str.isdecimal, commits)) else None
-
-
-def _is_uniform(column: Sequence[object]) -> bool:
-    return column.count(column[0]) == len(column)
 
 
 def _decoded(written: Sequence[Raw]) -> list[_Block]:

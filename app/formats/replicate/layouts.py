@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import UNSET
 
 from app.domain.model.names import SourceName
-from app.formats.replicate.forms.standard_form import KEY_AT, DataParts, HeaderPointers, Headers, as_headers, rejection
+from app.formats.replicate.standard_form import KEY_AT, DataParts, HeaderPointers, Headers, as_headers, rejection
 from mirrorgate.errors import Code, RejectedInput
 from mirrorgate.errors.json_pointer import pointer_to
 

@@ -27,7 +27,8 @@ from app.domain.model.change import Operation, SourceTime
 from app.domain.model.names import SourceName
 from app.domain.rows.row_rules import ChangeFacts, LogRun
 from app.domain.rows.source_progress import SourceProgress, progress
-from app.formats.debezium.columnar.schemas import (
+from app.formats.columnar import NotColumnar, is_uniform
+from app.formats.debezium.columnar_schemas import (
     CutBody,
     ReadMembers,
     SourceMembers,
@@ -54,7 +55,6 @@ from app.formats.json.decoder import MessageDecoder
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import is_all_decoded
 from app.formats.json.texts import has_suspicious_escape
-from app.formats.not_columnar import NotColumnar
 from mirrorgate.errors import RejectedInput
 
 _Scalar: TypeAlias = str | int | bool | UnsetType | None
@@ -368,8 +368,7 @@ def _parts(
 ) -> Sequence[EventPart]:
     """Return the events by table, schema and key, in order of first appearance."""
     told: tuple[Sequence[Any], ...] = (changes.tables, schemas, key_names)
-    count = len(schemas)
-    if all(values.count(values[0]) == count for values in told):
+    if is_uniform(told):
         return [_part(changes, schemas[0], key_names[0], cut, is_flattened=is_flattened)]
     indexes: dict[tuple[Any, ...], list[int]] = {}
     for at, of_event in enumerate(zip(*told, strict=True)):
