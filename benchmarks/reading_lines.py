@@ -38,25 +38,20 @@ EXACT_PATH: Final = frozenset(
         "app/formats/replicate/metadata.py",
         "app/ingest/__init__.py",
         "app/ingest/backlog.py",
-        "app/ingest/debezium.py",
-        "app/ingest/declared_tables.py",
+        "app/ingest/readers/debezium.py",
+        "app/ingest/changed_tables.py",
         "app/ingest/dry_run.py",
         "app/ingest/pipeline.py",
-        "app/ingest/ingest_result.py",
         "app/ingest/loads.py",
-        "app/ingest/moved_tables.py",
         "app/ingest/parsed_request.py",
         "app/ingest/readers/__init__.py",
         "app/ingest/readers/arcion.py",
         "app/ingest/readers/body_reader.py",
-        "app/ingest/readers/debezium.py",
-        "app/ingest/readers/kept.py",
+        "app/ingest/replay.py",
         "app/ingest/readers/replicate.py",
         "app/ingest/readers/rows.py",
-        "app/ingest/replay.py",
         "app/ingest/replicate/__init__.py",
-        "app/ingest/replicate/tables.py",
-        "app/ingest/replicate/source_cache.py",
+        "app/ingest/replicate_tables.py",
         "app/ingest/request_typing.py",
         "app/ingest/table_cache.py",
         "app/domain/rows/__init__.py",
@@ -75,9 +70,7 @@ EXACT_PATH: Final = frozenset(
 )
 """Modules of `FOLDERS` that do not count: the exact path, CSV, tables and their routing, and the rules of rows."""
 
-OTHERS: Final = (
-    "app/staging/connection/raw_sql.py",
-)
+OTHERS: Final = ("app/staging/connection/raw_sql.py",)
 """Modules elsewhere that exist for small transactions."""
 
 COUNTERS: Final = ("count_keys", "count_address_keys", "_count_")

@@ -1,11 +1,10 @@
 """The write use case: from the bytes of a request to durable batches and their receipts.
 
-A class of `readers` reads the bodies of one format; for Replicate it applies metadata messages (`replicate`), for
-Debezium Connect schemas (`debezium`). `pipeline` is the path of a request on one page: `columnar` with `reader_thread`
-for what is usual, `exact_path` with `parsed_request` and `request_typing` for everything else. `table_cache` finds
-tables, `backlog` applies back-pressure, `moved_tables` repeats what a changed table undid, `loop_bridge` carries
-requests from the event loop to threads, and results back.
-`loads` takes Arrow streams, `dry_run` rolls back, `replay` sends dead letters again.
+A class of `readers` reads the bodies of one format; for Replicate, `replicate_tables` applies metadata messages.
+`pipeline` is the path of a request on one page: `columnar` with `reader_thread` for what is usual, `request_typing` of
+a `parsed_request` for everything else. `table_cache` finds tables, `backlog` applies back-pressure, `changed_tables`
+registers what requests declare, and repeats what a changed table undid. `loads` takes Arrow streams, `dry_run` rolls
+back, `replay` sends dead letters again.
 """
 
 from app.formats.debezium.values import DebeziumReading, DecimalForm, Nanoseconds, Tombstones, parse_units
@@ -20,11 +19,10 @@ from app.formats.replicate.layouts import (
 from app.formats.rows.declaration import Declaration, parse_declaration, parse_names
 from app.formats.rows.messages import RowsLayout
 from app.ingest.backlog import BacklogWatch
+from app.ingest.changed_tables import give_marker
 from app.ingest.dry_run import perform_dry_run
-from app.ingest.ingest_result import IngestResult
 from app.ingest.loads import ArrowLoad, RowsOfStream
-from app.ingest.moved_tables import give_marker
-from app.ingest.pipeline import Ingest
+from app.ingest.pipeline import Ingest, IngestResult
 from app.ingest.readers import (
     ArcionCsv,
     ArcionJson,

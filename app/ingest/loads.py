@@ -16,11 +16,9 @@ from app.formats.foreign_forms import Form, explained
 from app.formats.rows.columnar import split_operations
 from app.formats.rows.declaration import Declaration, declaration_of
 from app.formats.rows.messages import OPERATION_COLUMN
-from app.ingest.declared_tables import register_declared
-from app.ingest.ingest_result import IngestResult, or_stored_result
-from app.ingest.moved_tables import give_marker, retry_moved
+from app.ingest.changed_tables import give_marker, register_declared, retry_moved
 from app.ingest.parsed_request import Registered, registered_answer
-from app.ingest.pipeline import Ingest
+from app.ingest.pipeline import Ingest, IngestResult, or_stored_result
 from app.ingest.readers import present_table
 from app.ingest.table_cache import TableCache
 from app.staging.batches.batch import Batch, MarkerNeeded, StagingRequest

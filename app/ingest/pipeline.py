@@ -17,7 +17,7 @@ are staged. It reports all problems of a request together.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Final, TypeAlias
 
@@ -28,9 +28,8 @@ from app.domain.model.dead_letter import MAX_LETTER_BYTES, NewLetter
 from app.domain.model.request_identity import RequestIdentity, StoredReceipt, replayed
 from app.domain.model.table import Table
 from app.ingest.backlog import BacklogWatch
+from app.ingest.changed_tables import retry_moved
 from app.ingest.columnar import Asked, Decline, Declined, count_columnar_path, count_exact_path
-from app.ingest.ingest_result import IngestResult, or_stored_result
-from app.ingest.moved_tables import retry_moved
 from app.ingest.parsed_request import ParsedRequest, registered_answer
 from app.ingest.reader_thread import ColumnarReader, LoopBridge, LoopFuture, UnreadBody
 from app.ingest.readers import BodyReader
@@ -52,6 +51,41 @@ from app.staging.connection.database import Engine, translated_errors
 from app.staging.writer.group_commit import GroupCommit
 from app.staging.writer.request_queue import WaitingRequest
 from mirrorgate.errors import Code, Problem, RejectedInput, TemporarilyUnavailable
+
+
+@dataclass(frozen=True, slots=True)
+class IngestResult:
+    """One receipt per table, after COMMIT, and how many messages did not become changes of a batch."""
+
+    receipts: list[Receipt]
+    ignored: int = 0
+    """Messages without a body, and metadata messages that repeat an earlier version."""
+    duplicates: int = 0
+    """Changes that a table with `source_order=enforce` had accepted before."""
+    replayed: bool = False
+    """True if the request was accepted before and this is its stored answer."""
+    dead_letters: int = 0
+    """Rejected messages that are kept."""
+    registered: Sequence[Mapping[str, str]] = ()
+    """The tables that the request created, or gave columns."""
+
+
+async def or_stored_result(request: Awaitable[IngestResult]) -> IngestResult:
+    """Return the result of a request, or its stored result if the request was accepted before."""
+    try:
+        return await request
+    except AlreadyStaged as staged:
+        answer = staged.answer
+        receipts = [Receipt(**receipt) for receipt in answer["receipts"]]
+        counts = (answer["ignored"], answer["duplicates"])
+        return IngestResult(
+            receipts,
+            *counts,
+            replayed=True,
+            dead_letters=answer.get("dead_letters", 0),
+            registered=answer.get("registered", ()),
+        )
+
 
 Stage: TypeAlias = Callable[[StagingRequest], Awaitable[list[Receipt]]]
 """Stages a request, and returns its receipts after COMMIT."""

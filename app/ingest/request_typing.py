@@ -28,7 +28,7 @@ from app.domain.rows.row_rules import RowRules
 from app.domain.rows.schema_needs import needed_schema
 from app.domain.rows.source_order import OrderedChanges, Reached, in_source_order, position_key, row_identities
 from app.domain.rows.source_progress import counts_of
-from app.ingest.moved_tables import give_marker
+from app.ingest.changed_tables import give_marker
 from app.ingest.parsed_request import ParsedRequest, SourceChanges
 from app.ingest.table_cache import TableCache
 from app.staging.batches.batch import Batch, TableMoved

@@ -56,7 +56,7 @@ class TableCache:
     described: dict[str, frozenset[str]] = field(default_factory=dict)
     """By Replicate schema id: the names of the live tables that it has described, at least one."""
     replicate_sources: dict[TableId, Any] = field(default_factory=dict)
-    """Sources of tables that `app.ingest.replicate.source_cache` remembers."""
+    """Sources of tables that `app.ingest.readers.replicate` remembers."""
     image_types: dict[str, Any] = field(default_factory=dict)
     """By Replicate schema id: the type of most images of the table that it has described, if that is known."""
 

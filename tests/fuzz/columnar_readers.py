@@ -19,7 +19,7 @@ from app.formats.replicate.history import SourceHistory, SourceVersion, VersionR
 from app.formats.replicate.messages import decode_replicate
 from app.ingest.columnar import Asked, ColumnarBody
 from app.ingest.readers import ArcionJson, ReplicateJson
-from app.ingest.replicate.source_cache import CachedSource, SourceCache
+from app.ingest.readers.replicate import CachedSource, SourceCache
 from app.ingest.table_cache import TableCache
 from mirrorgate.errors import Code, RejectedInput
 from tests.fuzz import arcion_bodies, replicate_bodies

@@ -1,12 +1,11 @@
 """Body readers, one module per format: each has a class of `BodyReader`, whose object is one body with its query.
 
-`body_reader` has what formats share. `kept` reads a kept message again, in the format in which it arrived.
+`body_reader` has what formats share.
 """
 
 from app.ingest.readers.arcion import ArcionCsv, ArcionJson
 from app.ingest.readers.body_reader import BodyReader, present_table
 from app.ingest.readers.debezium import DebeziumJson
-from app.ingest.readers.kept import KeptMessage
 from app.ingest.readers.replicate import ReplicateAvro, ReplicateJson
 from app.ingest.readers.rows import RowsCsv, RowsJson
 
@@ -15,7 +14,6 @@ __all__ = [
     "ArcionJson",
     "BodyReader",
     "DebeziumJson",
-    "KeptMessage",
     "ReplicateAvro",
     "ReplicateJson",
     "RowsCsv",

@@ -14,8 +14,8 @@ from app.formats.csv import trimmed_columns
 from app.formats.rows.columnar import CsvBody, CsvReader, RowReader, RowsBody
 from app.formats.rows.declaration import Declaration
 from app.formats.rows.messages import OPERATIONS, RowsLayout, csv_row_records, decode_csv_rows, decode_rows
+from app.ingest.changed_tables import register_declared
 from app.ingest.columnar import Asked, Decline, Declined, Opened, OpenedBody, TablePart, opened_or_why
-from app.ingest.declared_tables import register_declared
 from app.ingest.parsed_request import ParsedRequest, SourceChanges
 from app.ingest.readers.body_reader import BodyReader, present_table
 from app.ingest.table_cache import TableCache

@@ -10,7 +10,7 @@ from app.domain.access.rights import Principal, Right
 from app.domain.model.change import Change, Operation
 from app.domain.model.names import SourceName, TableName
 from app.domain.rows.landing_rows import landing_rows
-from app.ingest.replicate.source_cache import FoundSource, SourceCache
+from app.ingest.readers.replicate import FoundSource, SourceCache
 from app.ingest.table_cache import NotCached
 from app.staging.batches.batch import Batch, SchemaIdTables, StagingRequest, TableMoved
 from mirrorgate.errors import Code

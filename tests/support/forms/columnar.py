@@ -17,7 +17,7 @@ from app.formats.replicate.columnar_images import ImageReader
 from app.formats.replicate.history import SourceVersion
 from app.formats.replicate.messages import decode_replicate
 from app.ingest.columnar import read_together
-from app.ingest.replicate.source_cache import CachedSource, SourceCache
+from app.ingest.readers.replicate import CachedSource, SourceCache
 from app.ingest.table_cache import TableCache
 from tests.support.forms.form import NAME, Events, Form, schema
 from tests.support.forms.replicate import SCHEMA_ID, described

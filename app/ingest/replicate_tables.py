@@ -15,7 +15,7 @@ Registers and evolves a table as Replicate metadata (MD) messages declare, and s
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -44,15 +44,13 @@ from app.formats.replicate.history import (
 from app.formats.replicate.messages import DataChange, RejectedData, ReplicateRequest
 from app.formats.replicate.metadata import TableMetadata, by_table
 from app.formats.replicate.standard_form import with_key, with_missing_keys
+from app.ingest.changed_tables import log_registration, register
 from app.ingest.table_cache import TableCache
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import Connection, translated_errors
 from app.staging.tables.registration import (
     Registration,
-    RegistrationOutcome,
     find_locked_table,
-    record_registration,
-    register_table,
 )
 from app.staging.tables.replicate_sources import (
     SourceFacts,
@@ -194,6 +192,9 @@ def history_of(facts: SourceFacts | None) -> SourceHistory | None:
 log = structlog.get_logger()
 
 
+_BY: Final = "metadata message"
+
+
 def register_versions(
     table_cache: TableCache,
     principal: Principal,
@@ -209,15 +210,12 @@ def register_versions(
     if not accepted:
         return 0
     name = entries[0].table
-    outcomes: list[RegistrationOutcome] = []
+    registrations: list[Registration] = []
     with translated_errors(), table_cache.begin() as connection:
         versions = list(before.versions) if before else []
         for entry in accepted:
-            registration = _evolved(
-                connection, entry, _previous(versions, entry), marker_first=table_cache.marker_first
-            )
-            record_registration(connection, registration, principal.key_id, "metadata message")
-            outcomes.append(registration.outcome)
+            registration = _evolved(connection, entry, _previous(versions, entry), table_cache, principal)
+            registrations.append(registration)
             versions.append(SourceVersion.of(entry))
         table_id = registration.table.table_id
         stored = replicate_metadata(connection, table_id, lock=True)
@@ -226,9 +224,8 @@ def register_versions(
         if history != present:
             record_replicate_metadata(connection, table_id, history.to_json())
     table_cache.forget_table(name)
-    for outcome in outcomes:
-        if outcome is not RegistrationOutcome.UNCHANGED:
-            log.info("table_registered", table=str(name), outcome=outcome, by="metadata message")
+    for registration in registrations:
+        log_registration(registration, _BY)
     return len(accepted)
 
 
@@ -245,7 +242,11 @@ def _previous(versions: Sequence[SourceVersion], entry: TableMetadata) -> Source
 
 
 def _evolved(
-    connection: Connection, entry: TableMetadata, previous: SourceVersion | None, *, marker_first: bool
+    connection: Connection,
+    entry: TableMetadata,
+    previous: SourceVersion | None,
+    table_cache: TableCache,
+    principal: Principal,
 ) -> Registration:
     """Register what one metadata message declares. A rejection names the message."""
     present = find_locked_table(connection, entry.table)
@@ -255,10 +256,7 @@ def _evolved(
         else:
             wanted = entry.schema_after(present.schema, present.options)
             _check_renames(connection, entry, previous, present)
-        registration = register_table(connection, entry.table, wanted, marker_first=marker_first)
-        if registration.table.name != entry.table:  # another process has just registered the twin
-            raise RejectedInput(Code.SOURCE_CASE_MISMATCH, case_detail(entry.source, registration.table))
-        return registration
+        return register(connection, table_cache, principal, SourceName.address(entry.table), wanted, _BY)
     except RejectedInput as error:
         if any(problem.index is not None for problem in error.problems):
             raise
