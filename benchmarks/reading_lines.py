@@ -63,7 +63,6 @@ EXACT_PATH: Final = frozenset(
         "app/domain/rows/row_layout.py",
         "app/domain/rows/row_image.py",
         "app/domain/rows/row_rules.py",
-        "app/domain/rows/schema_needs.py",
         "app/domain/rows/source_order.py",
         "app/domain/rows/typed_columns.py",
     }

@@ -27,8 +27,8 @@ from app.staging.batches.staged_blocks import read_payloads
 from app.staging.connection.database import Engine, open_engine, translated_errors
 from app.staging.tables.schema_versions import schema_of_version
 from mirrorgate.errors import Code, InvariantBroken
+from spark_jobs.scheduling import MAX_WORKER_SLOTS, balance
 from spark_jobs.spark.health import SparkCalls
-from spark_jobs.worker_slots import MAX_WORKER_SLOTS, balance
 
 MAX_SLICE_BYTES: Final = 16 * 2**20
 """Compressed payload bytes that a task reads from Postgres at once."""

@@ -52,9 +52,8 @@ from spark_jobs.build_files import MIN_CLUSTER_JOB_BYTES, MIN_LOCAL_JOB_BYTES, B
 from spark_jobs.drain_cycle import DrainCycle, open_cycle
 from spark_jobs.drain_loop import DrainLoop, maintenance_running, try_maintenance
 from spark_jobs.fabric_status import FabricStatus
-from spark_jobs.spark.executors import ExecutorWatch
 from spark_jobs.spark.health import SparkPing
-from spark_jobs.spark.session import is_one_process, running_spark
+from spark_jobs.spark.session import ExecutorWatch, is_one_process, running_spark
 from spark_jobs.spark.watchdog import SPARK_ENDED, BoundedStop, spark_watched
 
 log = structlog.get_logger()

@@ -26,13 +26,12 @@ from mirrorgate.errors import Code, InvariantBroken
 from spark_jobs.background import Backfills, stop_all
 from spark_jobs.build_files import BuildConfig, BuildFailure, BuildOrder, BuildResult, FileBuilder
 from spark_jobs.rebuilding import Rebuilds
-from spark_jobs.spark.executors import ExecutorWatch
-from spark_jobs.steps.claiming import Claiming
+from spark_jobs.spark.session import ExecutorWatch
 from spark_jobs.steps.context import DrainContext, log_fields, open_context
 from spark_jobs.steps.dropping import Dropping
 from spark_jobs.steps.failures import LeasedTables, TableFailures
 from spark_jobs.steps.publishing import MAX_TABLES_PER_TRANSACTION, ClaimedTable, Failures, PublicationTrace, Publishing
-from spark_jobs.steps.take_over import TakeOver
+from spark_jobs.steps.take_over import Claiming, TakeOver
 
 log = structlog.get_logger()
 

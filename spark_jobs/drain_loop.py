@@ -20,8 +20,7 @@ import structlog
 
 from app.domain.model.table import TableId
 from app.domain.publication import described
-from app.landing.publish import Scratch
-from app.landing.scratch_sweep import find_markers, remove_markers, sweep_dropped, sweep_prepared, sweep_scratch
+from app.landing.publish import Scratch, find_markers, remove_markers, sweep_dropped, sweep_prepared, sweep_scratch
 from app.observability.drain_metrics import LAST_MAINTENANCE, MAINTENANCE_FAILURES, STALE_LOADS
 from app.observability.periodic_thread import PeriodicThread
 from app.staging.connection.database import open_engine, translated_errors
@@ -29,10 +28,9 @@ from app.staging.ledger.leases import HeldTable, forget_epochs, held_tables
 from app.staging.retention.rounds import RetentionLimits, run_retention
 from app.staging.tables.registry import dropped_tables
 from spark_jobs.drain_cycle import DrainCycle
-from spark_jobs.retry_schedule import MIN_BACKOFF, RetrySchedule
+from spark_jobs.scheduling import MAX_WORKER_SLOTS, MIN_BACKOFF, RetrySchedule, balance
 from spark_jobs.steps.context import DrainContext
 from spark_jobs.steps.publishing import MAX_TABLES_PER_TRANSACTION, ClaimedTable
-from spark_jobs.worker_slots import MAX_WORKER_SLOTS, balance
 
 log = structlog.get_logger()
 

@@ -19,8 +19,7 @@ from app.domain.model.table import Table
 from app.domain.publication import described
 from app.fabric import FabricClient
 from app.fabric.client import is_configured, open_fabric
-from app.landing.monitoring import read_tables_json
-from app.landing.open_zone import ZoneAddress
+from app.landing.open_zone import ZoneAddress, read_tables_json
 from app.observability.periodic_thread import PeriodicThread
 from app.settings import Settings
 from app.staging.connection.database import Connection, Engine, translated_errors

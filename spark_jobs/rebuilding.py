@@ -33,7 +33,7 @@ from app.domain.rebuild import (
     projected_batch,
     rebuilt_rows,
 )
-from app.domain.rows.projection.landing_projection import Acceptance, rows_of_block
+from app.domain.rows.landing_projection import Acceptance, rows_of_block
 from app.domain.rows.row_rules import RowRules
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import Connection, answer_within

@@ -24,7 +24,7 @@ from app.domain.model.projection import (
     MAX_FILTER_PARTS,
     MAX_MASKED_CHARACTERS,
 )
-from app.domain.rows.projection.derived_columns import MAX_DERIVED_TEXT_BYTES
+from app.domain.rows.derived_columns import MAX_DERIVED_TEXT_BYTES
 from app.domain.rows.row_image import MAX_COMPLETED_BYTES
 from app.domain.rows.row_layout import MAX_PROBLEMS
 from app.domain.rows.source_order import MAX_PARTITION_CHARACTERS

@@ -16,9 +16,8 @@ import msgspec
 import structlog
 from pydantic import SecretStr
 
-from app.domain.health.alerts import AlertPlan, KnownAlert, message_of, plan_alerts
 from app.domain.health.facts import HealthFacts
-from app.domain.health.troubles import Trouble, database_away, troubles
+from app.domain.health.troubles import AlertPlan, KnownAlert, Trouble, database_away, message_of, plan_alerts, troubles
 from app.ingest import BacklogWatch
 from app.observability.api_metrics import ALERTS, ALERTS_NOT_SENT
 from app.observability.periodic_thread import PeriodicThread

@@ -22,8 +22,8 @@ from app.api.gateway import Gateway
 from app.api.limits.rate_limits import RateLimiter
 from app.api.mirror_rows import MirrorRows
 from app.api.schemas.status import ReadinessModel
-from app.domain.access.api_key import RateLimits
 from app.domain.access.mask_secret import HashedTables, MaskSecret
+from app.domain.access.rights import RateLimits
 from app.domain.health.facts import HealthFacts
 from app.domain.publication import BacklogLimit
 from app.ingest import BacklogWatch, Ingest

@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from app.checks.zone_claim import check_zone_owner
+from app.checks.landing_zone import check_zone_owner
 from app.domain.access.mask_secret import MaskSecret
 from app.domain.preflight import (
     Finding,

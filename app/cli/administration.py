@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from app.domain.access.api_key import RateLimits, rates
+from app.domain.access.rights import RateLimits, rates
 from app.extras import require_extras
 from mirrorgate.cli.console import ERRORS, print_json, say
 from mirrorgate.cli.options import DEFAULT_DATA_DIR, AsJson, Connection, LandingZone, LocalDataDir, with_connection
@@ -74,7 +74,7 @@ def create_key(
 
 def generate_key() -> None:
     """Print a new key for MIRRORGATE_ADMIN_KEY. No gateway is called: set the variable to make the key valid."""
-    from app.domain.access.api_key import format_key
+    from app.domain.access.rights import format_key
 
     typer.echo(format_key(secrets.token_hex(4), secrets.token_urlsafe(32)))
 
@@ -288,7 +288,7 @@ def move_zone(landing_zone: LandingZone = None, data_dir: LocalDataDir = DEFAULT
         mirrorgate landing-zone move --landing-zone /mnt/new-zone
     """
     require_extras("landing-zone move", "server")
-    from app.checks.zone_claim import move_landing_zone
+    from app.checks.landing_zone import move_landing_zone
     from app.cli.direct import open_database_and_zone
     from app.landing.open_zone import open_zone
     from app.landing.zone import PathKind

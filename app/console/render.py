@@ -15,7 +15,7 @@ from markupsafe import Markup
 from app.console import links
 from app.console.assets import address
 from app.console.chrome import Chrome
-from app.domain.access.api_key import rates
+from app.domain.access.rights import rates
 from mirrorgate import text
 from mirrorgate.errors import Code
 from mirrorgate.errors.site import SITE

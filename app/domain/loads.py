@@ -4,7 +4,7 @@ The session begins at a batch sequence. A key that has a row image from this seq
 stream wrote it since. Invariant: completing a full load deletes exactly the rows that were not seen, so it never
 deletes a row that the stream wrote meanwhile.
 
-`app.domain.rows.loaded_rows` decides which rows land meanwhile. Commands import this module, so it imports no Arrow.
+`app.domain.rows.landing_rows` decides which rows land meanwhile. Commands import this module, so it imports no Arrow.
 """
 
 from collections.abc import Collection

@@ -25,16 +25,15 @@ import pyarrow.csv
 
 from app.domain.model.change import Operation
 from app.domain.model.expressions import renamed_expression
-from app.domain.model.landing_schema import with_landing
 from app.domain.model.names import check_new_column_name
 from app.domain.model.projection import History, RowFilter, parsed_derive
-from app.domain.model.table import Table
+from app.domain.model.table import Table, with_landing
 from app.domain.model.table_options import ColumnOverride, TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
+from app.domain.rows.derived_columns import with_derived
+from app.domain.rows.landing_projection import Acceptance, check_values, landed
 from app.domain.rows.landing_rows import LandingRows
-from app.domain.rows.projection.derived_columns import with_derived
-from app.domain.rows.projection.landing_projection import Acceptance, check_values, landed
-from app.domain.rows.projection.row_facts import operation_column, with_deleted, with_operations
+from app.domain.rows.row_facts import operation_column, with_deleted, with_operations
 from app.domain.rows.row_image import (
     are_deleted,
     by_position,

@@ -24,8 +24,8 @@ from app.domain.model.change import InputLimits
 from app.domain.model.names import SourceName
 from app.domain.model.table import Table
 from app.domain.model.table_options import SourceOrder
+from app.domain.rows.landing_projection import row_bytes
 from app.domain.rows.landing_rows import LandingRows, landing_rows_of_shaped
-from app.domain.rows.projection.landing_projection import row_bytes
 from app.domain.rows.row_rules import RowRules, ShapedChanges
 from app.domain.rows.source_order import advances_of_shaped
 from app.formats.columnar import NotColumnar

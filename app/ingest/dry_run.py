@@ -21,7 +21,7 @@ from app.domain.access.rights import Principal, Right
 from app.domain.model.names import ROW_MARKER
 from app.domain.model.projection import parsed_derive
 from app.domain.model.table import Table
-from app.domain.rows.projection.landing_projection import landed_columns
+from app.domain.rows.landing_projection import landed_columns
 from app.ingest.changed_tables import retry_moved
 from app.ingest.loads import ArrowLoad
 from app.ingest.parsed_request import ParsedRequest

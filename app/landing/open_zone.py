@@ -1,13 +1,18 @@
-"""The store of a landing zone, chosen by its address: a local folder, or OneLake and ADLS Gen2."""
+"""The store of a landing zone, chosen by its address: a local folder, or OneLake and ADLS Gen2.
 
-from dataclasses import dataclass, field
+Fabric's replication status is in `Files/Monitoring/tables.json` beside the landing zone.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
+from typing import Final
 
 from app.landing.adls.address import StorageAddress, StorageOptions
 from app.landing.adls.retries import Retries
-from app.landing.local_zone import LocalZone
+from app.landing.local_zone import LocalZone, open_regular
 from app.landing.zone import LandingZone
 from mirrorgate.errors import Code, Misconfigured
 
@@ -68,3 +73,33 @@ def _require_packages() -> None:
             f"a landing zone in OneLake or ADLS Gen2 needs a package that is not installed: {missing.name}",
             remedy="Install the extra `mirrorgate-gateway[onelake]`.",
         ) from None
+
+
+_FOLDER: Final = "Monitoring"
+_FILE: Final = "tables.json"
+_MAX_BYTES: Final = 16 * 2**20
+_RETRY_SECONDS: Final = 5.0
+
+
+def read_tables_json(address: ZoneAddress) -> bytes | None:
+    """Return the file beside this landing zone, None if there is none. Raise OSError if it cannot be read."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        content = _read_remote(address) if address.is_remote else _read_local(Path(address.location))
+        if len(content) > _MAX_BYTES:
+            raise OSError(f"{_FOLDER}/{_FILE} is larger than {_MAX_BYTES} bytes")
+        return content
+    return None
+
+
+def _read_local(landing_zone: Path) -> bytes:
+    with open_regular(landing_zone.parent / _FOLDER / _FILE) as file:
+        return file.read(_MAX_BYTES + 1)
+
+
+def _read_remote(address: ZoneAddress) -> bytes:
+    zone = StorageAddress.parse(address.location)
+    parent = zone.root.rpartition("/")[0]
+    beside = replace(zone, root=f"{parent}/{_FOLDER}" if parent else _FOLDER)
+    options = replace(address.options, retry_seconds=min(_RETRY_SECONDS, address.options.retry_seconds))
+    with open_remote(beside, options).read_file(_FILE) as file:
+        return file.read(_MAX_BYTES + 1)

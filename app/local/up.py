@@ -26,7 +26,7 @@ import structlog
 from rich.console import Console
 
 from app.checks.preflight import examine, require_safe
-from app.domain.access.api_key import ApiKey, format_key
+from app.domain.access.rights import ApiKey, format_key
 from app.landing.open_zone import ZoneAddress
 from app.local import supervisor
 from app.local.child_process import find_start_failure

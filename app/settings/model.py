@@ -17,7 +17,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from app.domain.access.api_key import ApiKey
+from app.domain.access.rights import ApiKey
 from app.domain.mirror_report import Upkeep
 from app.settings.api import ApiSettings, BacklogLimits, RequestLimits
 from app.settings.landing_zone import FabricSettings, LandingZoneSettings

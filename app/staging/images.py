@@ -27,7 +27,7 @@ from app.domain.model.projection import History
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.from_arrow import source_rows
-from app.domain.rows.projection.landing_projection import source_rows_of
+from app.domain.rows.landing_projection import source_rows_of
 from app.domain.rows.row_image import encode_images, is_deleted, row_keys
 from app.domain.rows.row_rules import RowMarker, RowRules
 from app.staging.batches.row_images import scan_row_images

@@ -20,8 +20,8 @@ from app.domain.loads import LoadId, LoadSession, LoadState, is_repeated_abort, 
 from app.domain.model.change import Change, Operation
 from app.domain.model.names import TableName, unknown_table
 from app.domain.model.table import Table, TableId
+from app.domain.rows.landing_projection import rows_of_block
 from app.domain.rows.landing_rows import LandingRows, landing_rows
-from app.domain.rows.projection.landing_projection import rows_of_block
 from app.domain.rows.row_image import decode_image, is_deleted
 from app.domain.rows.row_rules import RowRules
 from app.observability.api_metrics import ENDED_LOADS

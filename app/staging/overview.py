@@ -18,9 +18,8 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from app.domain.health.alerts import KnownAlert
 from app.domain.health.facts import TableSummary
-from app.domain.health.troubles import Kind, Severity, Trouble
+from app.domain.health.troubles import Kind, KnownAlert, Severity, Trouble
 from app.domain.loads import LoadSession
 from app.domain.model.table import Table
 from app.staging.connection.database import AdvisoryLock, try_lock_for_session, unlock_session

@@ -34,9 +34,8 @@ from app.observability import mirror_metrics as metrics
 from app.published.table_files import PublishedTable, list_tables
 from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
 from spark_jobs.mirroring.task import DueTable, MirrorJob, TableOutcome, run_task, version_of
-from spark_jobs.retry_schedule import RetrySchedule
+from spark_jobs.scheduling import MAX_WORKER_SLOTS, RetrySchedule
 from spark_jobs.spark.health import SparkCalls
-from spark_jobs.worker_slots import MAX_WORKER_SLOTS
 
 _SETTLED_NS: Final = 2 * 10**9
 """Longer than the tick of any file system's clock that a landing zone may have."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from app.checks.zone_claim import claim_landing_zone
+from app.checks.landing_zone import claim_landing_zone
 from app.domain.model.table import Table
 from app.landing.open_zone import open_zone
 from app.landing.zone import LandingZone

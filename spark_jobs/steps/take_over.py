@@ -1,17 +1,15 @@
-"""W2 and W3: end what every older owner can still do, then compare the ledger with the folder.
+"""W1 to W3: claim a table, end what every older owner can still do, then compare the ledger with the folder.
 
-Invariant: when a take-over returns, no older owner can make a file visible, and the ledger has every visible file.
-
-Rewrite of a damaged or lost `_gateway.json`, when an operator asked for it and the folder proves to be the table's.
-
-The proof is what only this ledger knows: the last recorded file is there with its size and digest, visible or
-consumed, and none of the ledger's newest numbers has other content. A file that an operator asked to repair proves
-nothing and disproves nothing, because the repair waits for the marker; another file has to prove the folder instead.
-
-W3: compare the ledger with the table's folder, before the new owner publishes anything.
+W1 claims a table under a new epoch, or confirms the epoch that this process has. Invariant: when a take-over returns,
+no older owner can make a file visible, and the ledger has every visible file.
 
 After a crash the ledger is at most one file behind. After a restore of the database to an older point it can be any
 number of files behind, and Fabric may have consumed them: publishing under such a number would land rows twice.
+
+A damaged or lost `_gateway.json` is written again when an operator asked for it and the folder proves to be the
+table's. The proof is what only this ledger knows: the last recorded file is there with its size and digest, visible or
+consumed, and none of the ledger's newest numbers has other content. A file that an operator asked to repair proves
+nothing and disproves nothing, because the repair waits for the marker; another file has to prove the folder instead.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +20,7 @@ from uuid import UUID, uuid4
 import structlog
 
 from app.domain.model.landing_file import BuiltFile, PlannedFile
-from app.domain.model.table import Epoch, FileNumber, Table
+from app.domain.model.table import Epoch, FileNumber, Table, TableId
 from app.landing.landed_state import (
     MARKER,
     FolderMarker,
@@ -36,7 +34,7 @@ from app.landing.landed_state import (
     require_marker,
     unknown_files,
 )
-from app.landing.publish import Scratch, revoke_older_epochs
+from app.landing.publish import Scratch, newest_epoch, revoke_older_epochs
 from app.landing.zone import LandingZone, PathKind
 from app.staging.connection.database import Connection, Engine
 from app.staging.ledger.files import (
@@ -48,15 +46,75 @@ from app.staging.ledger.files import (
     register_builds,
     unrecorded_files,
 )
-from app.staging.ledger.leases import Claim, check_epoch, revoked_through
+from app.staging.ledger.leases import (
+    Claim,
+    check_epoch,
+    claim_table,
+    known_zone,
+    raise_epoch,
+    release_table,
+    revoked_through,
+)
 from app.staging.ledger.planning import adopt_file
 from app.staging.tables.operations import end_marker_rewrite, is_marker_to_be_rewritten
-from mirrorgate.errors import Code, InvariantBroken
-from spark_jobs.steps.context import DrainContext
+from app.staging.tables.registry import find_table_by_id
+from mirrorgate.errors import Code, InvariantBroken, TemporarilyUnavailable
+from spark_jobs.steps.context import DrainContext, log_fields
 from spark_jobs.steps.failures import TableFailures
 from spark_jobs.steps.publishing import Publishing
 
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Claiming:
+    """Claims of tables for one drain."""
+
+    context: DrainContext
+
+    def run(self, table_id: TableId, *, held: Epoch | None) -> tuple[Table | None, Epoch | None]:
+        """Claim the table; return it with its epoch, None for a table that is gone or another drain's.
+
+        The epoch `held` is kept while it is still the table's.
+        A process that dies inside leaves a used epoch number. Raise TemporarilyUnavailable `landing_zone_away` while
+        the zone is unreachable: then no epoch is used up. Raise TemporarilyUnavailable `table_too_new` for a table that
+        only a newer drain can read, and leave the table to it.
+        """
+        if held is None:
+            self.context.claimed_zone.require()
+        try:
+            with self.context.engine.begin() as connection:
+                self._require_known_zone(connection)
+                epoch = claim_table(connection, table_id, self.context.worker_id, held=held)
+                table = find_table_by_id(connection, table_id)
+        except TemporarilyUnavailable as error:
+            if error.code is Code.TABLE_TOO_NEW:
+                with self.context.engine.begin() as connection:
+                    release_table(connection, table_id, self.context.worker_id)
+            raise
+        if table is not None and epoch is not None and epoch != held:
+            if held is not None:
+                self.context.claimed_zone.require()
+            epoch = self._beyond_scratch(table, epoch)
+        return table, epoch
+
+    def _require_known_zone(self, connection: Connection) -> None:
+        """Raise TemporarilyUnavailable `landing_zone_away` once the database has been moved to another zone."""
+        known = known_zone(connection)
+        if known is not None and known.zone_id != self.context.claimed_zone.known.zone_id:
+            detail = f"the database publishes into {known} now: start this drain with that zone"
+            raise TemporarilyUnavailable(Code.LANDING_ZONE_AWAY, detail)
+
+    def _beyond_scratch(self, table: Table, epoch: Epoch) -> Epoch:
+        """Return the claimed epoch, raised above every epoch in scratch: a restore may have set the counter back."""
+        newest = newest_epoch(self.context.zone, table.table_id)
+        if newest < epoch:
+            return epoch
+        with self.context.engine.begin() as connection:
+            epoch = raise_epoch(connection, table.table_id, epoch, beyond=newest)
+        log.warning("epoch_raised", **log_fields(table), epoch=epoch)
+        return epoch
+
 
 MAX_PROOF_FILES: Final = 20
 """Only the newest files are compared with the ledger: reading all files of a large table would take hours."""

@@ -2,7 +2,7 @@
 
 import time
 
-from spark_jobs.retry_schedule import RetrySchedule
+from spark_jobs.scheduling import RetrySchedule
 from tests.chaos.parts.light_drain import MAX_BACKOFF, short_pauses
 
 

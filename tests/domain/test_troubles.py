@@ -11,18 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.fabric import MAX_STATUS_AGE_SECONDS, FabricFacts
-from app.domain.health.alerts import MAX_TOLD, AlertPlan, KnownAlert, message_of, plan_alerts
 from app.domain.health.facts import GatewayFacts, HealthFacts, ProcessFacts, TableSummary
 from app.domain.health.troubles import (
     CLOCKS_APART,
     FAILURE_COUNTS_SECONDS,
+    MAX_TOLD,
     NEAR_LIMIT,
     OK,
     SOURCE_LAG_SECONDS,
+    AlertPlan,
     Kind,
+    KnownAlert,
     Severity,
     Trouble,
+    message_of,
     parts,
+    plan_alerts,
     process_parts,
     troubles,
 )

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from app.checks.verify_tables import require_own_zone, verify_table
+from app.checks.landing_zone import require_own_zone, verify_table
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber
 from app.emulator import Trust

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from app.checks.zone_claim import claim_landing_zone, move_landing_zone
+from app.checks.landing_zone import claim_landing_zone, move_landing_zone
 from app.domain.fabric import DatabaseState, DatabaseStatus, TableMirroring
 from app.domain.model.table import TableState
 from app.landing.open_zone import ZoneAddress

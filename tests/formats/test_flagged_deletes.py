@@ -8,15 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.model.change import Change
-from app.domain.model.landing_schema import with_landing
 from app.domain.model.names import ROW_MARKER
 from app.domain.model.projection import AuditColumns, Deletes
-from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
+from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState, with_landing
 from app.domain.model.table_options import PartialUpdates, RowImages, TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.domain.rows.image_overlay import ImageOverlay
+from app.domain.rows.landing_projection import landed
 from app.domain.rows.landing_rows import LandingRows, landing_rows, landing_rows_of_shaped
-from app.domain.rows.projection.landing_projection import landed
 from app.domain.rows.row_image import decode_image, is_deleted
 from app.domain.rows.row_rules import RowMarker, RowRules
 from tests.formats.test_formats_agree import landed_whole

@@ -11,16 +11,15 @@ from hypothesis import given, note, reject
 from hypothesis import strategies as st
 
 from app.domain.model.change import Change, Operation
-from app.domain.model.landing_schema import with_landing
 from app.domain.model.names import ROW_MARKER
 from app.domain.model.projection import AuditColumns
-from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
+from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState, with_landing
 from app.domain.model.table_options import PartialUpdates, RowImages, TableOptions
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.image_overlay import ImageOverlay
+from app.domain.rows.landing_projection import Acceptance
+from app.domain.rows.landing_projection import landed as as_landed
 from app.domain.rows.landing_rows import landing_rows
-from app.domain.rows.projection.landing_projection import Acceptance
-from app.domain.rows.projection.landing_projection import landed as as_landed
 from app.domain.rows.row_image import decode_image
 from app.domain.rows.row_rules import RowMarker, RowRules
 from app.formats.replicate.messages import decode_replicate

@@ -12,15 +12,14 @@ import pyarrow as pa
 
 from app.domain.arrow import columns_of, decode_payload, encode_payload, schema_from_bytes, schema_to_flatbuffer
 from app.domain.model.change import InputLimits, Operation
-from app.domain.model.landing_schema import with_landing
 from app.domain.model.names import TableName
-from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
+from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState, with_landing
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import ColumnType, SchemaVersion, TableSchema
 from app.domain.rows.conversion import BadValues, convert, scalar
 from app.domain.rows.from_arrow import changed_rows, snapshot_rows
+from app.domain.rows.landing_projection import Acceptance, landed, row_bytes
 from app.domain.rows.landing_rows import LandingRows, landing_rows, landing_rows_of_shaped
-from app.domain.rows.projection.landing_projection import Acceptance, landed, row_bytes
 from app.domain.rows.row_rules import RowRules
 from app.formats.arcion.columnar import ArcionTableReader, decode_columnar
 from app.formats.arcion.csv import decode_arcion_csv

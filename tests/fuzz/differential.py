@@ -21,12 +21,11 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
-from app.domain.model.change import Change, Operation
+from app.domain.model.change import Change, Operation, counts_of, progress_of
 from app.domain.model.table import TableId
 from app.domain.rows.landing_rows import LandingRows, landing_rows
 from app.domain.rows.row_image import ImageRows
 from app.domain.rows.row_rules import RowRules
-from app.domain.rows.source_progress import counts_of, progress_of
 from app.formats.columnar import NotColumnar
 from app.ingest.columnar import Asked, ColumnarBody, Declined, OpenedBody, Outcome, read_together
 from app.ingest.table_cache import TableCache

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.rows.source_progress import PROVEN_CHANGES
+from app.domain.model.change import PROVEN_CHANGES
 from app.staging.overview import TableFacts, find_facts, table_summaries
 from app.staging.tables.events import list_events
 from mirrorgate.parameters import CsvLayout, CsvMode

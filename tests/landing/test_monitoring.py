@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from app.emulator import OneLake, Trust, answer
-from app.landing import monitoring
-from app.landing.monitoring import read_tables_json
-from app.landing.open_zone import ZoneAddress
+from app.landing import open_zone
+from app.landing.open_zone import ZoneAddress, read_tables_json
 from tests.support.onelake.clients import onelake_address
 from tests.support.onelake.fixtures import NewOneLake
 from tests.support.onelake.mirror import Mirror
@@ -42,7 +41,7 @@ def test_one_that_may_not_be_read_is_a_fault_of_the_store(onelake: OneLake, trus
 
 
 def test_one_that_is_too_large_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(monitoring, "_MAX_BYTES", 3)
+    monkeypatch.setattr(open_zone, "_MAX_BYTES", 3)
     (tmp_path / "Monitoring").mkdir()
     (tmp_path / "Monitoring" / "tables.json").write_bytes(b"[   ]")
     with pytest.raises(OSError, match="larger than 3 bytes"):

@@ -8,12 +8,13 @@ import pytest
 
 from app.domain.model.table import Epoch, FileNumber, TableId
 from app.landing.local_zone import LocalZone
-from app.landing.publish import Scratch, revoke_older_epochs
-from app.landing.scratch_sweep import (
+from app.landing.publish import (
     RevocationMarkers,
+    Scratch,
     find_markers,
     newest_epoch,
     remove_markers,
+    revoke_older_epochs,
     sweep_dropped,
     sweep_prepared,
     sweep_scratch,

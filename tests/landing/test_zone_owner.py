@@ -11,8 +11,7 @@ import pytest
 from app.emulator import Effect, Fault, Trust
 from app.landing.local_zone import LocalZone
 from app.landing.open_zone import ZoneAddress, open_zone
-from app.landing.publish import SCRATCH
-from app.landing.scratch_sweep import sweep_dropped, sweep_prepared
+from app.landing.publish import SCRATCH, sweep_dropped, sweep_prepared
 from app.landing.zone import LandingZone, RenameOutcome, ScratchRevoked
 from app.landing.zone_owner import ZONE_MARKER, check_owner, claim_zone
 from mirrorgate.errors import Code, Misconfigured

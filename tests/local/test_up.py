@@ -16,7 +16,7 @@ import pytest
 from pydantic import SecretStr
 from rich.console import Console
 
-from app.domain.access.api_key import ApiKey
+from app.domain.access.rights import ApiKey
 from app.landing.open_zone import ZoneAddress
 from app.local import supervisor, up
 from app.local.child_process import CANNOT_START

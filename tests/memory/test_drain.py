@@ -10,7 +10,7 @@ from app.domain.model.landing_file import PlannedFile, seed_identity
 from app.domain.model.table import Generation, TableId
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.publication import FileLimits
-from app.domain.rows.projection.landing_projection import MAX_BLOCK_BYTES, row_bytes, rows_of_block
+from app.domain.rows.landing_projection import MAX_BLOCK_BYTES, row_bytes, rows_of_block
 from app.domain.rows.row_rules import RowRules
 from app.staging.batches import row_images
 from app.staging.batches.batch import Receipt, StagingRequest

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app.domain.access.api_key import ApiKey
+from app.domain.access.rights import ApiKey
 from app.settings import PREFIX, Settings
 from mirrorgate.cli import main as cli
 from mirrorgate.cli.main import app

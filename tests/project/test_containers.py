@@ -10,7 +10,7 @@ import typer.main
 import yaml
 from sqlalchemy import make_url
 
-from app.domain.access.api_key import ApiKey
+from app.domain.access.rights import ApiKey
 from app.settings import PREFIX, Settings
 from app.staging.connection.database import Engine
 from app.staging.ledger.leases import renew_lease

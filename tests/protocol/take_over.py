@@ -27,7 +27,7 @@ from tests.protocol.store import carry_out, mark, put
     Pc.CLAIM,
     "app.staging.ledger.leases:claim_table",
     "app.staging.ledger.leases:due_tables",
-    "spark_jobs.steps.claiming:Claiming.run",
+    "spark_jobs.steps.take_over:Claiming.run",
 )
 def claim(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """Claim the table; by another drain than the owner, this also ends the owner's lease unless leases have steps."""

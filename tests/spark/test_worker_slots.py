@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.worker_slots import balance
+from spark_jobs.scheduling import balance
 
 WEIGHTS = st.lists(st.integers(min_value=1, max_value=1000), max_size=50)
 

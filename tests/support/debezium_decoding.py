@@ -8,11 +8,11 @@ from app.domain.model.table_options import PartialUpdates, TableOptions, Timesta
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_rules import RowRules
-from app.domain.rows.schema_needs import needed_schema
 from app.formats.debezium.connect_schema import check_keys, renamed_columns, row_fields, wanted_schema
 from app.formats.debezium.messages import RecordReader
 from app.formats.debezium.records import DebeziumRecords, Record, decode_debezium
 from app.formats.debezium.values import DebeziumReading, DecimalForm, Tombstones
+from app.ingest.request_typing import needed_schema
 from mirrorgate.errors import RejectedInput
 from tests.support.samples.schemas import schema_of
 

@@ -11,8 +11,18 @@ from threading import Lock
 from typing import Final, Protocol
 
 from app.api.limits.rate_limits import RateLimiter
-from app.domain.access.api_key import NO_LIMITS, ApiKey, TokenBucket, hash_secret, looks_like_a_token, signing_secret
-from app.domain.access.rights import EVERY_TABLE, Credential, Grant, Right
+from app.domain.access.rights import (
+    EVERY_TABLE,
+    NO_LIMITS,
+    ApiKey,
+    Credential,
+    Grant,
+    Right,
+    TokenBucket,
+    hash_secret,
+    looks_like_a_token,
+    signing_secret,
+)
 from app.domain.access.sign_in import SignInAttempt
 from app.staging.access.api_keys import StoredKey, find_key, list_key_ids
 from app.staging.access.audit_events import AuditWriter

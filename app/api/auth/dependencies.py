@@ -25,8 +25,7 @@ from starlette.datastructures import QueryParams
 
 from app.api.auth.authenticator import Authenticator
 from app.api.exchange import Exchange, exchange_of
-from app.domain.access.api_key import MAX_SKEW_SECONDS, Signature
-from app.domain.access.rights import Credential, Principal, Right
+from app.domain.access.rights import MAX_SKEW_SECONDS, Credential, Principal, Right, Signature
 from app.domain.access.sign_in import SUBJECT_PREFIX
 from app.domain.model.names import SourceName, TableName, unknown_table
 from mirrorgate.errors import Code, RejectedInput

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from math import ceil
 from typing import Final
 
-from app.domain.access.api_key import TokenBucket
+from app.domain.access.rights import TokenBucket
 from mirrorgate.errors import Code, TemporarilyUnavailable
 
 ATTEMPTS_PER_SECOND: Final = 5.0

@@ -26,8 +26,7 @@ from app.api.console.sessions import (
 from app.api.exchange import exchange_of
 from app.api.gateway import Gateway, GatewayDep
 from app.console.chrome import Theme
-from app.domain.access.api_key import ApiKey
-from app.domain.access.rights import Credential
+from app.domain.access.rights import ApiKey, Credential
 from app.domain.access.sign_in import TOKEN_BYTES, SessionToken, safe_next
 from app.staging.access.audit_events import record_operation
 from app.staging.access.console_sessions import end_session, start_session

@@ -10,8 +10,7 @@ from math import ceil
 from typing import Final
 
 from app.api.server.request_facts import RequestFacts
-from app.domain.access.api_key import NO_LIMITS, RateLimits, TokenBucket
-from app.domain.access.rights import Credential
+from app.domain.access.rights import NO_LIMITS, Credential, RateLimits, TokenBucket
 from mirrorgate.errors import Code, TemporarilyUnavailable
 
 MAX_METERS: Final = 10_000

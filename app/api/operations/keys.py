@@ -7,8 +7,7 @@ from typing import Final
 
 from app.api.gateway import Gateway
 from app.api.schemas.access import CreatedKeyModel, CreateKey, RotatedKeyModel, UpdateKey
-from app.domain.access.api_key import SALT_BYTES, RateLimits, format_key, hash_secret, signing_secret
-from app.domain.access.rights import Principal, Right
+from app.domain.access.rights import SALT_BYTES, Principal, RateLimits, Right, format_key, hash_secret, signing_secret
 from app.staging.access.api_keys import (
     StoredKey,
     change_limits,

@@ -17,7 +17,7 @@ from app.domain.canonical_text import canonical_rows
 from app.domain.model.projection import History
 from app.domain.model.table import Table
 from app.domain.model.table_schema import Column
-from app.domain.rows.projection.landing_projection import landed_columns
+from app.domain.rows.landing_projection import landed_columns
 from app.domain.rows.typed_columns import typed_images
 from app.domain.source_checks import MAX_ROWS, BucketDigests, BucketRows, Digest, compared_columns
 from app.staging.connection.database import translated_errors

@@ -12,7 +12,7 @@ from mirrorgate.cli.options import DEFAULT_DATA_DIR, AsJson, LandingZone, LocalD
 from mirrorgate.errors import Code, RejectedInput
 
 if TYPE_CHECKING:
-    from app.checks.verify_tables import Verified
+    from app.checks.landing_zone import Verified
     from app.domain.model.table import Table
     from app.staging.connection.database import Engine
 
@@ -32,7 +32,7 @@ def verify(
     mirroring has consumed are compared as long as mirroring keeps them; files it has removed since are only counted.
     """
     require_extras("tables verify", "server")
-    from app.checks.verify_tables import files_to_compare, require_own_zone, verify_table
+    from app.checks.landing_zone import files_to_compare, require_own_zone, verify_table
     from app.cli.direct import open_database_and_zone
 
     if every == (table is not None):

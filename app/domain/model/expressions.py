@@ -1,7 +1,7 @@
 """The expressions of derived columns: SQL text -> a typed tree, when a table is registered.
 
 sqlglot parses the text, and only what is listed here is accepted, so an expression reads the columns of one row and
-nothing else. Conversions between types are nodes of the tree. `app.domain.rows.projection.derived_columns` computes it.
+nothing else. Conversions between types are nodes of the tree. `app.domain.rows.derived_columns` computes it.
 
 Invariant: a tree has at most MAX_EXPRESSION_NODES nodes and is at most MAX_EXPRESSION_DEPTH deep. A node can be an
 operand of several others, so a walk remembers the nodes that it has seen.

@@ -238,7 +238,7 @@ def check_filter_members(given: Mapping[str, Any], *path: str) -> None:
 def check_filter(found: RowFilter, schema: TableSchema, unreadable: Collection[str]) -> None:
     """Check the form of a filter, and its columns; `unreadable` ones are excluded or masked.
 
-    Raises RejectedInput `bad_option`. Literals are checked by `app.domain.rows.projection.landing_projection`.
+    Raises RejectedInput `bad_option`. Literals are checked by `app.domain.rows.landing_projection`.
     """
     _check_form(found, "filter")
     types = {column.name: column.type for column in schema.columns}

@@ -27,11 +27,11 @@ from app.domain.rows.conversion import (
     outside_calendar,
     reading_of,
 )
+from app.domain.rows.derived_columns import check_text_bytes, with_derived
+from app.domain.rows.landing_projection import row_bytes
 from app.domain.rows.landing_rows import LACKING, LandingRows, rejection
 from app.domain.rows.nested_values import MAX_NESTED_BYTES, json_texts, nested_bytes, written_bytes
-from app.domain.rows.projection.derived_columns import check_text_bytes, with_derived
-from app.domain.rows.projection.landing_projection import row_bytes
-from app.domain.rows.projection.row_facts import needed_facts, operation_column, with_operations
+from app.domain.rows.row_facts import needed_facts, operation_column, with_operations
 from app.domain.rows.row_image import ImageRows, IncompleteRow, encode_image, encode_images, row_keys
 from app.domain.rows.row_layout import LayoutProblem, RowLayout, layout_of
 from app.domain.rows.row_rules import RowMarker, RowRules, Shape, Values

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from app.domain.model.change import SourceValue
 from app.domain.model.table import BatchSequence, Table
+from app.domain.rows.derived_columns import with_derived
 from app.domain.rows.key_changes import KeyChanges
 from app.domain.rows.landing_rows import LandingRows, in_order
-from app.domain.rows.projection.derived_columns import with_derived
 from app.domain.rows.row_image import (
     CompletedBytes,
     ImageRows,

@@ -23,13 +23,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.domain.access.mask_secret import MaskSecret
-from app.domain.model.change import Operation, SourceTime, SourceValue
-from app.domain.model.log_position import LogPosition
+from app.domain.model.change import NO_PROGRESS, LogPosition, Operation, SourceProgress, SourceTime, SourceValue
 from app.domain.model.projection import Mask, MaskMethod
 from app.domain.model.table import Table
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import TableSchema
-from app.domain.rows.source_progress import NO_PROGRESS, SourceProgress
 from mirrorgate.errors import Code, TemporarilyUnavailable
 
 Values: TypeAlias = tuple[SourceValue, ...]

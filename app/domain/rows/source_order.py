@@ -22,10 +22,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.domain.model.change import Change, Operation, SourceTime
-from app.domain.model.log_position import SEPARATOR, LogPosition
+from app.domain.model.change import SEPARATOR, Change, LogPosition, Operation, SourceTime
 from app.domain.rows.landing_rows import LandingRows
-from app.domain.rows.projection.row_facts import source_times, time_of_number
+from app.domain.rows.row_facts import source_times, time_of_number
 from app.domain.rows.row_rules import LogRun, ShapedChanges
 from mirrorgate.errors import Code, Problem, RejectedInput
 

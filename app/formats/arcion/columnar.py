@@ -21,13 +21,11 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw
 
-from app.domain.model.change import Operation
-from app.domain.model.log_position import comparable
+from app.domain.model.change import Operation, OperationCounts, SourceProgress, comparable, progress
 from app.domain.model.names import SourceName
 from app.domain.model.written_values import keep_minus_zeros
 from app.domain.rows.row_rules import ChangeFacts, LogRun, Shape, ShapedChanges, Values
 from app.domain.rows.source_order import run_of
-from app.domain.rows.source_progress import OperationCounts, SourceProgress, progress
 from app.formats.arcion.messages import (
     ALL_AFTER,
     FLAGS,

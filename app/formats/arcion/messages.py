@@ -18,9 +18,19 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from app.domain.model.change import UNLIMITED, Change, Image, InputLimits, Operation, SourceTime
+from app.domain.model.change import (
+    UNLIMITED,
+    Change,
+    Image,
+    InputLimits,
+    LogPosition,
+    Operation,
+    SourceTime,
+    log_position,
+    sortable,
+    sortable_file,
+)
 from app.domain.model.dead_letter import RejectedMessage, is_kept
-from app.domain.model.log_position import LogPosition, log_position, sortable, sortable_file
 from app.domain.model.names import SourceName, TableName
 from app.domain.model.written_values import as_json
 from app.formats.json.decoder import MessageDecoder, raw_messages

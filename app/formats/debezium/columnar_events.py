@@ -23,10 +23,9 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import asdict
 
-from app.domain.model.change import Operation, SourceTime
+from app.domain.model.change import Operation, SourceProgress, SourceTime, progress
 from app.domain.model.names import SourceName
 from app.domain.rows.row_rules import ChangeFacts, LogRun
-from app.domain.rows.source_progress import SourceProgress, progress
 from app.formats.columnar import NotColumnar, is_uniform
 from app.formats.debezium.columnar_schemas import (
     CutBody,

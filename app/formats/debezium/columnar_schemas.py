@@ -24,8 +24,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import asdict, astuple, fields
 
-from app.domain.model.change import SourceTime
-from app.domain.model.log_position import comparable
+from app.domain.model.change import SourceTime, comparable
 from app.domain.model.names import SourceName
 from app.domain.model.written_values import keep_minus_zeros
 from app.domain.rows.row_rules import ChangeFacts, LogRun

@@ -16,9 +16,17 @@ from typing import Any, Final, TypedDict
 
 from msgspec import UNSET
 
-from app.domain.model.change import UNLIMITED, InputLimits, Operation, SourceTime
+from app.domain.model.change import (
+    UNLIMITED,
+    InputLimits,
+    LogPosition,
+    Operation,
+    SourceTime,
+    log_position,
+    sortable,
+    sortable_file,
+)
 from app.domain.model.dead_letter import is_kept
-from app.domain.model.log_position import LogPosition, log_position, sortable, sortable_file
 from app.domain.model.names import SourceName, is_bounded
 from app.formats.debezium.connect_schema import ConnectField, WrongSchema, read_schema
 from app.formats.debezium.events import NO_VALUE, Form, WrongEvent, form_of, marks_delete, read_key, unwrap, with_null

@@ -18,10 +18,9 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import astuple
 
-from app.domain.model.change import Change, Image, Operation, SourceTime
+from app.domain.model.change import Change, Image, Operation, SourceTime, progress
 from app.domain.model.written_values import as_json, keep_minus_zeros
 from app.domain.rows.row_rules import ChangeFacts, LogRun, Shape, ShapedChanges, Values
-from app.domain.rows.source_progress import progress
 from app.formats.columnar import CONTAINERS, SCALAR, NotColumnar, Shapes, given_columns, image_type, without_unset
 from app.formats.json.decoder import exact_fraction
 from app.formats.json.framing import DECODE_ERRORS

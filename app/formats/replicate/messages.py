@@ -14,9 +14,8 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 from msgspec import UNSET
 
-from app.domain.model.change import UNLIMITED, Change, Image, InputLimits, Operation, SourceTime
+from app.domain.model.change import UNLIMITED, Change, Image, InputLimits, LogPosition, Operation, SourceTime
 from app.domain.model.dead_letter import is_kept
-from app.domain.model.log_position import LogPosition
 from app.domain.model.names import SourceName, is_bounded
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.texts import split

@@ -10,8 +10,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from app.domain.access.api_key import NO_LIMITS, RateLimits
-from app.domain.access.rights import Credential, Grant, Right
+from app.domain.access.rights import NO_LIMITS, Credential, Grant, RateLimits, Right
 
 INSERT_KEY = sa.text("""
     INSERT INTO mirrorgate.api_keys (key_id, secret_hash, rights, table_patterns, expires_at, requests_per_second,

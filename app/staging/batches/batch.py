@@ -9,8 +9,8 @@ from app.domain.model.dead_letter import NewLetter
 from app.domain.model.request_identity import Answer, RequestIdentity
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.domain.model.table_schema import SchemaVersion
+from app.domain.rows.landing_projection import row_bytes
 from app.domain.rows.landing_rows import LandingRows
-from app.domain.rows.projection.landing_projection import row_bytes
 from app.domain.rows.row_rules import RowRules
 from app.domain.rows.source_order import Advance
 

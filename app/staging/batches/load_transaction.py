@@ -15,8 +15,14 @@ import sqlalchemy as sa
 from app.domain.loads import LoadId, LoadSession, LoadState, LoadStep, check_step
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.domain.rows.image_overlay import ImageOverlay, Layer
-from app.domain.rows.landing_rows import LandingRows
-from app.domain.rows.loaded_rows import check_loadable, has_repeats, insert_keys, with_inserts, without_keys
+from app.domain.rows.landing_rows import (
+    LandingRows,
+    check_loadable,
+    has_repeats,
+    insert_keys,
+    with_inserts,
+    without_keys,
+)
 from app.staging.batches.batch import Batch, MarkerNeeded, StagingRequest
 from app.staging.batches.row_images import MAX_IMAGES_PER_STATEMENT, read_present_keys
 from app.staging.batches.sequence_lock import Counters

@@ -18,10 +18,10 @@ from typing import Any, Final, TypeAlias
 import sqlalchemy as sa
 
 from app.domain.loads import LoadId
+from app.domain.model.change import NOT_COUNTED, Counted
 from app.domain.model.table import BatchSequence, FileNumber, Generation, Table, TableId, TableState
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.source_order import Reached
-from app.domain.rows.source_progress import NOT_COUNTED, Counted
 from app.staging.connection.raw_sql import driver_rows, int_array_literal, text_array_literal
 
 LOCK_COUNTERS: Final = """

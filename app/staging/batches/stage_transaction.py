@@ -15,14 +15,14 @@ import sqlalchemy as sa
 
 from app.domain.arrow import Payload, encode_payload
 from app.domain.loads import LoadStep
+from app.domain.model.change import NO_PROGRESS, NOT_COUNTED, Counted
 from app.domain.model.table import BatchSequence, Table, TableId
 from app.domain.model.table_options import OperationCounting
 from app.domain.rows.image_overlay import ImageOverlay, Layer
+from app.domain.rows.landing_projection import Acceptance, landed, needs_acceptance
 from app.domain.rows.landing_rows import LandingRows
-from app.domain.rows.projection.landing_projection import Acceptance, landed, needs_acceptance
 from app.domain.rows.row_image import CompletedBytes, TooMuchTogether
 from app.domain.rows.source_order import Reached
-from app.domain.rows.source_progress import NO_PROGRESS, NOT_COUNTED, Counted
 from app.staging.batches.batch import AlreadyStaged, Batch, BlockKey, Receipt, StagingRequest, TableMoved
 from app.staging.batches.dead_letters import DeadLetterTransaction
 from app.staging.batches.idempotency import IdempotencyTransaction

@@ -25,12 +25,12 @@ from typing import Final, Literal
 import sqlalchemy as sa
 
 from app.domain.arrow import payload_digest
+from app.domain.model.change import NO_PROGRESS, NOT_COUNTED, Counted, SourceProgress
 from app.domain.model.landing_file import BatchRange, PlannedFile
 from app.domain.model.table import BatchSequence, Generation, TableId, TableLife
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.publication import PendingBlock
 from app.domain.rows.source_order import Reached
-from app.domain.rows.source_progress import NO_PROGRESS, NOT_COUNTED, Counted, SourceProgress
 from app.observability.tracing import MAX_LINKS, TraceParent
 from app.staging.batches.batch import BatchKey
 from app.staging.batches.sequence_lock import MOVED_POSITIONS, moved_positions

@@ -31,7 +31,7 @@ from app.domain.rebuild import (
     projected_batch,
     rebuilt_rows,
 )
-from app.domain.rows.projection.landing_projection import Acceptance
+from app.domain.rows.landing_projection import Acceptance
 from app.domain.rows.row_image import StoredImage
 from app.domain.rows.row_rules import RowMarker
 from app.staging.batches.row_images import read_present_keys, write_row_images

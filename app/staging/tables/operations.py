@@ -19,7 +19,6 @@ import sqlalchemy as sa
 
 from app.domain.arrow import encode_payload
 from app.domain.model.change import Change, Image, Operation
-from app.domain.model.landing_schema import with_landing
 from app.domain.model.names import TableName, unknown_table
 from app.domain.model.table import (
     BatchSequence,
@@ -32,13 +31,14 @@ from app.domain.model.table import (
     TableId,
     TableState,
     former_generation,
+    with_landing,
 )
 from app.domain.model.table_options import InitialLoad
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.domain.publication import seed
+from app.domain.rows.landing_projection import Acceptance, check_values, landed, rows_of_block
 from app.domain.rows.landing_rows import landing_rows
-from app.domain.rows.projection.landing_projection import Acceptance, check_values, landed, rows_of_block
-from app.domain.rows.projection.row_facts import with_deleted
+from app.domain.rows.row_facts import with_deleted
 from app.domain.rows.row_image import decode_image, is_deleted
 from app.domain.rows.row_rules import RowRules
 from app.staging.batches.row_images import move_row_images, scan_row_images

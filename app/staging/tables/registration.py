@@ -15,14 +15,13 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from app.domain.model.landing_schema import with_landing
 from app.domain.model.names import TableName, check_new_column_name, check_new_table_name
 from app.domain.model.projection import check_filter_stays
-from app.domain.model.table import BatchSequence, Generation, Table, TableId, schema_change
+from app.domain.model.table import BatchSequence, Generation, Table, TableId, schema_change, with_landing
 from app.domain.model.table_options import DEFAULT_OPTIONS, InitialLoad, TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema, evolve
 from app.domain.publication import seed
-from app.domain.rows.projection.landing_projection import check_values
+from app.domain.rows.landing_projection import check_values
 from app.staging.access.audit_events import record_operation
 from app.staging.batches.load_transaction import find_loads
 from app.staging.batches.row_images import discard_row_images

@@ -16,8 +16,7 @@ from app.api.auth.authenticator import (
     MIN_RECHECK_SECONDS,
     Authenticator,
 )
-from app.domain.access.api_key import format_key, hash_secret
-from app.domain.access.rights import Credential, Grant, Right
+from app.domain.access.rights import Credential, Grant, Right, format_key, hash_secret
 from app.staging.access.api_keys import delete_key, insert_key, rotate_key
 from app.staging.access.audit_events import AuditWriter
 from mirrorgate.errors import Code, TemporarilyUnavailable

@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 
 from app.api.limits.rate_limits import KeyMeter, RateLimiter
 from app.api.server.request_facts import RequestFacts
-from app.domain.access.api_key import RateLimits
-from app.domain.access.rights import Credential
+from app.domain.access.rights import Credential, RateLimits
 from mirrorgate.cli.main import app
 from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem

@@ -13,8 +13,7 @@ import sqlalchemy as sa
 
 from app.api.application import create_app
 from app.api.server.content_types import ARROW_STREAM
-from app.domain.access.api_key import format_key, hash_secret
-from app.domain.access.rights import Right
+from app.domain.access.rights import Right, format_key, hash_secret
 from app.settings import Settings
 from app.staging.access.api_keys import delete_key, insert_key
 from tests.api.calls import ADMIN_KEY, Gateway, insert

@@ -12,10 +12,9 @@ from unittest.mock import patch
 from spark_jobs import build_files, drain_cycle
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.steps import dropping, publishing, take_over
-from spark_jobs.steps.claiming import Claiming
 from spark_jobs.steps.dropping import Dropping
 from spark_jobs.steps.publishing import Publishing
-from spark_jobs.steps.take_over import TakeOver
+from spark_jobs.steps.take_over import Claiming, TakeOver
 
 _STEPS: Final[dict[str, tuple[Any, str]]] = {
     "W1 claim": (Claiming, "run"),

@@ -25,7 +25,7 @@ from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.parquet_file import FileLayout
 from app.landing.zone import LandingZone
 from mirrorgate.errors import MirrorgateError
-from spark_jobs import drain_loop, retry_schedule
+from spark_jobs import drain_loop, scheduling
 from spark_jobs.build_files import BuildConfig
 from spark_jobs.drain import keep_lease
 from spark_jobs.drain_cycle import open_cycle
@@ -98,7 +98,7 @@ def short_pauses() -> Iterator[None]:
     """Repeat failed calls of storage, failed tables and failed queries soon."""
     with (
         patch.multiple(retries, _FIRST_PAUSE_SECONDS=MIN_BACKOFF / 4, _MAX_PAUSE_SECONDS=MAX_BACKOFF),
-        patch.multiple(retry_schedule, MIN_BACKOFF=MIN_BACKOFF, _MAX_BACKOFF=MAX_BACKOFF),
+        patch.multiple(scheduling, MIN_BACKOFF=MIN_BACKOFF, _MAX_BACKOFF=MAX_BACKOFF),
         patch.multiple(drain_loop, MIN_BACKOFF=MIN_BACKOFF, _MAX_DATABASE_BACKOFF=MAX_BACKOFF),
     ):
         yield

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import pyarrow.parquet as pq
 
-from app.checks.zone_claim import move_landing_zone
+from app.checks.landing_zone import move_landing_zone
 from app.domain.model.names import TableName
 from app.domain.model.table import Table, TableState
 from app.domain.model.table_schema import Column, ColumnType

@@ -8,12 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.access.api_key import (
+from app.domain.access.rights import (
     MAX_SKEW_SECONDS,
     NO_LIMITS,
     SALT_BYTES,
     ApiKey,
+    Grant,
+    Principal,
     RateLimits,
+    Right,
     Signature,
     TokenBucket,
     format_key,
@@ -21,7 +24,6 @@ from app.domain.access.api_key import (
     looks_like_a_token,
     signing_secret,
 )
-from app.domain.access.rights import Grant, Principal, Right
 from app.domain.model.names import TableName
 from mirrorgate.errors import Code
 from tests.support.rejections import rejected

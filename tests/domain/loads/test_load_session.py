@@ -22,8 +22,15 @@ from app.domain.loads import (
 from app.domain.model.change import Change, Operation
 from app.domain.model.table import BatchSequence, Generation, TableId
 from app.domain.model.table_options import PartialUpdates, RowImages, TableOptions
-from app.domain.rows.landing_rows import LandingRows, landing_rows
-from app.domain.rows.loaded_rows import check_loadable, has_repeats, insert_keys, with_inserts, without_keys
+from app.domain.rows.landing_rows import (
+    LandingRows,
+    check_loadable,
+    has_repeats,
+    insert_keys,
+    landing_rows,
+    with_inserts,
+    without_keys,
+)
 from app.domain.rows.row_rules import RowRules
 from mirrorgate.errors import Code, RejectedInput
 from mirrorgate.parameters import LoadMode

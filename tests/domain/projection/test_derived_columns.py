@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from app.domain.model.expressions import ExpressionError, parse_expression
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
-from app.domain.rows.projection.derived_columns import carried_column, with_derived
+from app.domain.rows.derived_columns import carried_column, with_derived
 from app.domain.rows.row_rules import RowMarker, RowRules
 
 TYPES = {"a": "int64", "b": "int64", "p": "decimal(10,2)", "f": "float64", "s": "string", "u": "string", "t": "boolean"}

@@ -10,14 +10,13 @@ import pytest
 
 from app.domain.access.mask_secret import SALT_BYTES, MaskSecret
 from app.domain.model.change import Change, Operation
-from app.domain.model.landing_schema import with_landing
 from app.domain.model.names import TableName
 from app.domain.model.projection import AuditValue, Mask, MaskMethod
-from app.domain.model.table import Generation, Table, TableId, TableState
+from app.domain.model.table import Generation, Table, TableId, TableState, with_landing
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema, evolve
 from app.domain.rows.landing_rows import landing_rows, landing_rows_of_shaped
-from app.domain.rows.projection.row_facts import carried, source_times
+from app.domain.rows.row_facts import carried, source_times
 from app.domain.rows.row_rules import ChangeFacts, Masking, RowRules
 from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.support.hashes import hashed

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.model.change import Change, Operation
-from app.domain.model.landing_schema import with_landing
 from app.domain.model.names import TableName
-from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
+from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState, with_landing
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import ColumnType, SchemaVersion, TableSchema
 from app.domain.model.written_values import fraction
@@ -26,8 +25,8 @@ from app.domain.rebuild import (
     projected_batch,
     rebuilt_rows,
 )
+from app.domain.rows.landing_projection import Acceptance
 from app.domain.rows.landing_rows import landing_rows
-from app.domain.rows.projection.landing_projection import Acceptance
 from app.domain.rows.row_image import decode_image, encode_image
 from app.domain.rows.row_rules import RowMarker, RowRules
 from mirrorgate.errors import Code, RejectedInput

@@ -26,7 +26,7 @@ from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_image import MissingColumns
 from app.domain.rows.row_layout import RowLayout, layout_of
 from app.domain.rows.row_rules import KeptByTable, Masking, RowRules, Shape
-from app.domain.rows.schema_needs import needed_schema
+from app.ingest.request_typing import needed_schema
 from mirrorgate.errors import Code, RejectedInput
 from tests.support.rejections import rejected
 from tests.support.samples.changes import change, delete, insert, update, upsert

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.model.change import Change, Operation
-from app.domain.model.log_position import LogPosition, log_position, sortable, sortable_file
-from app.domain.rows.projection.row_facts import source_times, time_of_number
+from app.domain.model.change import Change, LogPosition, Operation, log_position, sortable, sortable_file
+from app.domain.rows.row_facts import source_times, time_of_number
 from app.domain.rows.source_order import OrderedChanges, Reached, in_source_order, order_key
 from app.formats.replicate.messages import log_position_of
 from mirrorgate.errors import Code

@@ -2,9 +2,8 @@
 
 import pytest
 
-from app.domain.model.change import SourceTime
-from app.domain.rows.projection.row_facts import source_times
-from app.domain.rows.source_progress import PROVEN_CHANGES, Counted, OperationCounts, progress, seconds_of
+from app.domain.model.change import PROVEN_CHANGES, Counted, OperationCounts, SourceTime, progress, seconds_of
+from app.domain.rows.row_facts import source_times
 
 
 @pytest.mark.parametrize(

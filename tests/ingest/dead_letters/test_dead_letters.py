@@ -11,7 +11,7 @@ from app.domain.access.rights import Principal, Right
 from app.domain.model import dead_letter
 from app.domain.model.request_identity import RequestIdentity
 from app.ingest import ArcionJson, IngestResult
-from app.staging.batches import dead_letter_transaction
+from app.staging.batches import dead_letters
 from mirrorgate.errors import Code
 from mirrorgate.parameters import CsvLayout, CsvMode
 from tests.ingest.routing.test_moving_tables import interrupt
@@ -246,7 +246,7 @@ def test_letters_batches_and_receipt_are_durable_together_or_not_at_all(keeping:
 def test_a_table_with_as_many_letters_as_are_kept_rejects_the_request(
     keeping: IngestHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dead_letter_transaction, "MAX_WAITING_LETTERS", 2)
+    monkeypatch.setattr(dead_letters, "MAX_WAITING_LETTERS", 2)
     keeping.arcion(BAD, keep_rejected=True)
     with rejected() as rejection:
         keeping.arcion(GOOD, BAD, BAD, keep_rejected=True)
@@ -257,7 +257,7 @@ def test_a_table_with_as_many_letters_as_are_kept_rejects_the_request(
 
 
 def test_the_bytes_of_waiting_letters_are_bounded(keeping: IngestHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead_letter_transaction, "MAX_WAITING_BYTES", len(json.dumps(BAD)) + 1)
+    monkeypatch.setattr(dead_letters, "MAX_WAITING_BYTES", len(json.dumps(BAD)) + 1)
     keeping.arcion(BAD, keep_rejected=True)
     with rejected() as rejection:
         keeping.arcion(BAD, keep_rejected=True)

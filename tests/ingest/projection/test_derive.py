@@ -198,7 +198,7 @@ def test_a_dry_run_shows_derived_values_and_hides_those_of_stored_rows(harness: 
 
 
 def test_texts_of_derived_columns_are_bounded_together(harness: IngestHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.domain.rows.projection.derived_columns.MAX_DERIVED_TEXT_BYTES", 1_000)
+    monkeypatch.setattr("app.domain.rows.derived_columns.MAX_DERIVED_TEXT_BYTES", 1_000)
     monkeypatch.setattr("app.domain.rows.landing_rows.MAX_DERIVED_TEXT_BYTES", 1_000)
     harness.put("t", SCHEMA, derive={"many": " || ".join(["first"] * 40)})
     harness.arcion(arcion("t", None, TEXTS))

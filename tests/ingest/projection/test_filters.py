@@ -15,8 +15,8 @@ from app.domain.model.table import BatchSequence, Generation, Table, TableId, Ta
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.image_overlay import ImageOverlay
+from app.domain.rows.landing_projection import filtered
 from app.domain.rows.landing_rows import landing_rows, landing_rows_of_shaped
-from app.domain.rows.projection.landing_projection import filtered
 from app.domain.rows.row_rules import RowRules
 from app.ingest import RowOperation, RowsJson, perform_dry_run
 from mirrorgate.errors import Code

@@ -14,7 +14,7 @@ from app.settings import PREFIX
 from app.staging.tables.status import gateway_facts
 from benchmarks.machine.processes import started
 from benchmarks.machine.standalone_cluster import standalone_cluster
-from spark_jobs.spark.executors import ExecutorWatch
+from spark_jobs.spark.session import ExecutorWatch
 from tests.support.small_drain import small_drain
 from tests.support.waiting import wait_until
 

@@ -12,7 +12,6 @@ import sqlalchemy as sa
 from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
-from app.checks import zone_claim
 from app.domain.publication import KnownZone
 from app.landing import zone_owner
 from app.landing.open_zone import ZoneAddress
@@ -86,7 +85,7 @@ def test_a_zone_that_another_gateway_claims_while_spark_starts_is_left_to_it(
         claim(address, OTHER)
         return claim(address, installation, known)
 
-    monkeypatch.setattr(zone_claim, "claim_zone", late)
+    monkeypatch.setattr(landing_zone, "claim_zone", late)
     with pytest.raises(Misconfigured) as rejection:
         run_drain(settings, once=True)
     assert rejection.value.code is Code.LANDING_ZONE_TAKEN

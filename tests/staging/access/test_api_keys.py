@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from app.domain.access.api_key import hash_secret
-from app.domain.access.rights import Credential, Grant, Right
+from app.domain.access.rights import Credential, Grant, Right, hash_secret
 from app.staging.access.api_keys import (
     StoredKey,
     count_valid_keys,

@@ -5,15 +5,16 @@ Arguments: address of the database, table, and row images that one step writes.
 
 import sys
 
+from app.staging import images
 from app.staging.connection.database import open_engine
-from app.staging.images import Backfill, backfill
+from app.staging.images import Backfill
 from tests.support.backfills import carry_out
 
 
 def main() -> None:
     """Run until all rows have images."""
     url, table, keys_per_step = sys.argv[1:]
-    backfill.KEYS_PER_STEP = int(keys_per_step)  # type: ignore[misc]  # small steps, many kills
+    images.KEYS_PER_STEP = int(keys_per_step)  # type: ignore[misc]  # small steps, many kills
 
     def show(backfill: Backfill) -> None:
         say(f"{backfill.rows_done}")

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from app.domain.model.table import Table
 from app.staging.batches.batch import StagingRequest
 from app.staging.connection.database import open_engine
-from app.staging.writer import writer_probe
+from app.staging.writer import group_commit
 from app.staging.writer.group_commit import GroupCommit, WriterProbe
 from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.support.gateway_parts import inserts, typed
@@ -24,7 +24,7 @@ NO_SPACE = """
 
 @pytest.fixture(autouse=True)
 def _always_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_probe, "FRESH_SECONDS", -1.0)
+    monkeypatch.setattr(group_commit, "FRESH_SECONDS", -1.0)
 
 
 @pytest.fixture

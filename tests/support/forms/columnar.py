@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Never
 
-from app.domain.model.landing_schema import with_landing
 from app.domain.model.names import SourceName
 from app.domain.model.projection import AuditColumns
-from app.domain.model.table import Generation, Table, TableId, TableState
+from app.domain.model.table import Generation, Table, TableId, TableState, with_landing
 from app.domain.model.table_options import BinaryEncoding, PartialUpdates, TableOptions
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.landing_rows import LandingRows, landing_rows

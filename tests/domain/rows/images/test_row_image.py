@@ -13,10 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.domain.model.change import Change, SourceValue
-from app.domain.model.landing_schema import with_landing
 from app.domain.model.names import TableName
 from app.domain.model.projection import AuditColumns, Deletes
-from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
+from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState, with_landing
 from app.domain.model.table_options import PartialUpdates, RowImages, TableOptions
 from app.domain.model.table_schema import ColumnType, SchemaVersion
 from app.domain.rows.conversion import convert

@@ -44,9 +44,9 @@ from app.domain.model.table import BatchSequence, Table
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName, row_marker_field
 from app.domain.rows.conversion import scalar
+from app.domain.rows.derived_columns import carried_column, check_derived, is_carried_column
 from app.domain.rows.landing_rows import LandingRows
-from app.domain.rows.projection.derived_columns import carried_column, check_derived, is_carried_column
-from app.domain.rows.projection.row_facts import carried
+from app.domain.rows.row_facts import carried
 from app.domain.rows.row_rules import KeptByTable, RowMarker, RowRules
 
 _KERNELS: Final = {

@@ -1,8 +1,12 @@
-"""Retry times of a table that failed, so that it neither floods the logs nor delays the other tables."""
+"""When a failed table is tried again, and how work of unequal weight is shared among worker slots and Spark tasks.
 
+A table that fails neither floods the logs nor delays the other tables.
+"""
+
+import heapq
 import threading
 import time
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Final, Generic, TypeVar
 
 Table = TypeVar("Table", bound=Hashable)
@@ -40,3 +44,23 @@ class RetrySchedule(Generic[Table]):
         """Return the tables that have failed since their last success."""
         with self._lock:
             return set(self._not_before)
+
+
+Item = TypeVar("Item")
+
+MAX_WORKER_SLOTS: Final = 32
+"""Worker slots of a drain that is not told how many, however many tasks Spark runs at a time."""
+
+
+def balance(items: Iterable[Item], weight: Callable[[Item], int], slots: int) -> list[list[Item]]:
+    """Return the items in at most `slots` non-empty lists of about equal weight.
+
+    The heaviest item comes first, and each one joins the lightest list.
+    """
+    lists: list[list[Item]] = [[] for _ in range(slots)]
+    lightest = [(0, number) for number in range(slots)]
+    for item in sorted(items, key=weight, reverse=True):
+        load, number = heapq.heappop(lightest)
+        lists[number].append(item)
+        heapq.heappush(lightest, (load + weight(item), number))
+    return [members for members in lists if members]
