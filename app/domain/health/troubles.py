@@ -1,4 +1,4 @@
-"""Decides what is wrong, how bad it is, what to do, and when an operator is told. Nothing else judges the gateway's state.
+"""Decides what is wrong, how bad it is, what to do, and when an operator is told. Nothing else judges the state.
 
 `troubles` names what needs attention. `parts` says the same without names of tables, for probes that need no key.
 
