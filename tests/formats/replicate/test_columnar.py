@@ -229,9 +229,9 @@ def test_a_reader_keeps_no_long_id_and_no_more_than_some_shapes() -> None:
     assert not is_read("9" * 10_000)
     for first in range(0, 1_000, 200):
         assert is_read(*map(str, range(first, first + 200)))
-        assert len(reader._shapes) <= 256
+        assert len(reader._shapes._known) <= 256
     assert not is_read(*map(str, range(300)))
-    assert len(reader._shapes) <= 256
+    assert len(reader._shapes._known) <= 256
     assert is_read("1")
 
 

@@ -24,7 +24,7 @@ def test_no_other_module_takes_a_lock_by_a_number_of_its_own() -> None:
     folder = Path(app.__file__).parent
     written = re.compile(r"pg_(try_)?advisory_\w+")
     users = {str(path.relative_to(folder)) for path in folder.rglob("*.py") if written.search(path.read_text("utf-8"))}
-    assert users == {"staging/connection/advisory_locks.py", "staging/batches/idempotency.py"}
+    assert users == {"staging/connection/database.py", "staging/batches/idempotency.py"}
 
 
 def test_a_lock_of_one_session_is_not_given_to_another_until_it_is_released(engine: sa.Engine) -> None:
