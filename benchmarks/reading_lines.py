@@ -50,7 +50,6 @@ EXACT_PATH: Final = frozenset(
         "app/ingest/replay.py",
         "app/ingest/readers/replicate.py",
         "app/ingest/readers/rows.py",
-        "app/ingest/replicate/__init__.py",
         "app/ingest/replicate_tables.py",
         "app/ingest/request_typing.py",
         "app/ingest/table_cache.py",
@@ -69,7 +68,7 @@ EXACT_PATH: Final = frozenset(
 )
 """Modules of `FOLDERS` that do not count: the exact path, CSV, tables and their routing, and the rules of rows."""
 
-OTHERS: Final = ("app/staging/connection/raw_sql.py",)
+OTHERS: Final = ("app/staging/connection/raw_sql.py", "app/formats/columnar.py")
 """Modules elsewhere that exist for small transactions."""
 
 COUNTERS: Final = ("count_keys", "count_address_keys", "_count_")

@@ -81,7 +81,7 @@ def test_the_codes_of_change_requests_are_those_that_their_way_through_the_code_
         api/changes/parameters/common api/changes/parameters/formats api/server/content_types
         domain/model/change domain/model/names domain/rows/image_overlay domain/rows/key_changes domain/rows/row_layout
         domain/rows/from_arrow domain/rows/source_order domain/rows/typed_columns domain/rows/row_rules
-        domain/rows/loaded_rows domain/loads
+        domain/rows/landing_rows domain/loads
     """
     modules += [REPOSITORY / "app" / f"{name}.py" for name in others.split()]
     modules += [REPOSITORY / "clients/python/mirrorgate" / name for name in ("avro_envelope.py", "parameters.py")]
