@@ -172,18 +172,6 @@ def insert_letters(connection: sa.Connection, entries: Sequence[tuple[TableLette
         connection.execute(INSERT_LETTER, rows)
 
 
-def count_waiting(connection: sa.Connection, table_ids: Collection[TableId]) -> dict[TableId, tuple[int, int]]:
-    """Return the number of waiting dead letters per table, and the bytes of their messages."""
-    rows = connection.execute(SELECT_WAITING, {"table_ids": list(table_ids)})
-    return {TableId(row.table_id): (row.letters, row.bytes) for row in rows}
-
-
-def lock_letters(connection: sa.Connection, letter_ids: Collection[int]) -> dict[int, LockedLetter]:
-    """Lock these dead letters until the transaction ends; missing ones are left out."""
-    rows = connection.execute(LOCK_LETTERS, {"letter_ids": sorted(letter_ids)})
-    return {row.letter_id: LockedLetter(row.table_id, row.generation, LetterState(row.state)) for row in rows}
-
-
 def mark_replayed(connection: sa.Connection, settled: Sequence[tuple[LetterReplay, BatchSequence]]) -> None:
     """Settle locked dead letters as replayed, each by its batch; dying before COMMIT leaves them waiting."""
     rows = [
@@ -290,9 +278,11 @@ class DeadLetterTransaction:
     def lock(self, connection: sa.Connection) -> None:
         """Read, under the tables' locks, what the requests depend on, and lock the dead letters that they replay."""
         if tables := {entry.table.table_id for request in self.requests for entry in request.letters}:
-            self._waiting = count_waiting(connection, tables)
+            rows = connection.execute(SELECT_WAITING, {"table_ids": list(tables)})
+            self._waiting = {TableId(row.table_id): (row.letters, row.bytes) for row in rows}
         if letter_ids := {request.replay.letter_id for request in self.requests if request.replay}:
-            self._locked = lock_letters(connection, letter_ids)
+            for row in connection.execute(LOCK_LETTERS, {"letter_ids": sorted(letter_ids)}):
+                self._locked[row.letter_id] = LockedLetter(row.table_id, row.generation, LetterState(row.state))
 
     def check(self, request: StagingRequest) -> None:
         """Raise RejectedInput `dead_letters_full`, `dead_letter_settled` or `generation_mismatch` if due."""

@@ -7,7 +7,7 @@ request, keys after them, each in sorted order, so that transactions never deadl
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -84,29 +84,6 @@ PURGE_RECEIPTS = sa.text("""
 """Delete the oldest receipts that are past their retention."""
 
 
-def lock_producers(connection: sa.Connection, producers: Collection[ProducerId]) -> dict[ProducerId, int]:
-    """Lock these producers until the transaction ends; return the last durable number of each, 0 for a new one."""
-    if not producers:
-        return {}
-    ordered = sorted(producers)
-    parameters = {"principals": [one for one, _ in ordered], "producers": [name for _, name in ordered]}
-    connection.execute(INSERT_PRODUCERS, parameters)
-    rows = connection.execute(LOCK_PRODUCERS, parameters)
-    return {(principal, producer): last for principal, producer, last in rows}
-
-
-def lock_receipts(connection: sa.Connection, identities: Collection[RequestIdentity]) -> dict[ReceiptId, StoredReceipt]:
-    """Lock these requests against duplicates in other processes, then read their stored receipts.
-
-    The read is a separate statement, because one that also waits would not see what the duplicate has stored.
-    """
-    if not identities:
-        return {}
-    keys = sorted({_lock_key(identity) for identity in identities})
-    connection.execute(LOCK_KEYS, {"keys": keys})
-    return read_receipts(connection, identities)
-
-
 def read_receipts(connection: sa.Connection, identities: Collection[RequestIdentity]) -> dict[ReceiptId, StoredReceipt]:
     """Return the stored receipts of these requests."""
     ids = [identity.receipt_id for identity in identities]
@@ -119,17 +96,6 @@ def read_receipts(connection: sa.Connection, identities: Collection[RequestIdent
         (row.principal, row.name, row.producer_sequence): StoredReceipt(bytes(row.fingerprint), row.answer)
         for row in connection.execute(SELECT_RECEIPTS, parameters)
     }
-
-
-def store_receipts(
-    connection: sa.Connection, answers: Mapping[ReceiptId, StoredReceipt], producers: Mapping[ProducerId, Advance]
-) -> None:
-    """Store new receipts, and the producers' last numbers and positions; dying before COMMIT leaves none."""
-    if answers:
-        connection.execute(INSERT_RECEIPT, [_row(*entry) for entry in answers.items()])
-    for (principal, producer), (last, position) in producers.items():
-        moved = {"principal": principal, "producer": producer, "last_sequence": last, "position": position}
-        connection.execute(ADVANCE_PRODUCER, moved)
 
 
 def find_producer(connection: sa.Connection, principal: str, producer: str) -> ProducerProgress | None:
@@ -160,12 +126,22 @@ class IdempotencyTransaction:
 
     def lock_producers(self, connection: sa.Connection) -> None:
         """Lock the producers of all requests."""
-        producers = {identity.producer_id for identity in self.identities if identity.producer_id is not None}
-        self._producers = lock_producers(connection, producers)
+        producers = sorted({identity.producer_id for identity in self.identities if identity.producer_id is not None})
+        if producers:
+            parameters = {"principals": [one for one, _ in producers], "producers": [name for _, name in producers]}
+            connection.execute(INSERT_PRODUCERS, parameters)
+            rows = connection.execute(LOCK_PRODUCERS, parameters)
+            self._producers = {(principal, producer): last for principal, producer, last in rows}
 
     def lock_keys(self, connection: sa.Connection) -> None:
-        """Lock the names of all requests, and read their stored receipts."""
-        self._stored = lock_receipts(connection, self.identities)
+        """Lock all requests against duplicates in other processes, then read their stored receipts.
+
+        The read is a separate statement, because one that also waits would not see what the duplicate has stored.
+        """
+        if self.identities:
+            keys = sorted({_lock_key(identity) for identity in self.identities})
+            connection.execute(LOCK_KEYS, {"keys": keys})
+            self._stored = read_receipts(connection, self.identities)
 
     def check(self, identity: RequestIdentity) -> None:
         """Raise AlreadyStaged for a repeated request, and RejectedInput for a different one under the same name."""
@@ -186,8 +162,12 @@ class IdempotencyTransaction:
             self._advanced[identity.producer_id] = identity.producer_sequence, position
 
     def store(self, connection: sa.Connection) -> None:
-        """Write the new receipts; dying before COMMIT leaves none."""
-        store_receipts(connection, self._new, self._advanced)
+        """Write the new receipts, and the producers' last numbers and positions; dying before COMMIT leaves none."""
+        if self._new:
+            connection.execute(INSERT_RECEIPT, [_row(*entry) for entry in self._new.items()])
+        for (principal, producer), (last, position) in self._advanced.items():
+            moved = {"principal": principal, "producer": producer, "last_sequence": last, "position": position}
+            connection.execute(ADVANCE_PRODUCER, moved)
 
 
 def _lock_key(identity: RequestIdentity) -> int:
