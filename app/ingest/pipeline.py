@@ -50,7 +50,7 @@ from app.staging.batches.idempotency import read_receipts
 from app.staging.connection.database import Engine, translated_errors
 from app.staging.writer.group_commit import GroupCommit
 from app.staging.writer.request_queue import WaitingRequest
-from mirrorgate.errors import Code, Problem, RejectedInput, TemporarilyUnavailable
+from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ class Ingest:
         result = await self._exact_path(reader, principal, None, replay).ingest(reader)
         if not result.receipts:
             detail = "the table enforces the source's order and has accepted later changes of this source since"
-            raise RejectedInput.of((Problem(Code.OUT_OF_ORDER, detail, 0),))
+            raise RejectedInput.at(Code.OUT_OF_ORDER, detail, 0)
         return result.receipts[0]
 
     async def stage(self, content: StagingRequest) -> list[Receipt]:

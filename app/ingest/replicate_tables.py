@@ -229,11 +229,6 @@ def register_versions(
     return len(accepted)
 
 
-def rejection(code: Code, detail: str, index: int, pointer: str, *, withheld: str | None = None) -> RejectedInput:
-    """Return the rejection of a request because of one message."""
-    return RejectedInput.of((Problem(code, detail, index, pointer),), withheld=withheld)
-
-
 def _previous(versions: Sequence[SourceVersion], entry: TableMetadata) -> SourceVersion | None:
     """Return the version that a message follows: the last one of its task, or of any task if its task has none."""
     own = [version for version in versions if version.task == entry.task]
@@ -260,7 +255,7 @@ def _evolved(
     except RejectedInput as error:
         if any(problem.index is not None for problem in error.problems):
             raise
-        raise rejection(error.code, error.detail, entry.index, f"{entry.at}/tableStructure") from None
+        raise RejectedInput.at(error.code, error.detail, entry.index, f"{entry.at}/tableStructure") from None
 
 
 def _check_renames(
@@ -422,7 +417,7 @@ class ReplicateTables:
             try:
                 entries.append(self._destinations.of_metadata(entry, requested))
             except RejectedInput as error:
-                raise rejection(error.code, error.detail, entry.index, f"{entry.at}/lineage") from None
+                raise RejectedInput.at(error.code, error.detail, entry.index, f"{entry.at}/lineage") from None
         for folded_name, of_table in by_table(entries).items():
             self._resolvers[folded_name] = self._register(of_table)
         self._announced = SchemaAnnouncements(entries)
@@ -434,7 +429,7 @@ class ReplicateTables:
         destination = name if table is None else table.name
         if not self.principal.may_touch(destination):
             pointer, detail = f"{entries[0].at}/lineage", f"table {name} is not registered"
-            raise rejection(Code.UNKNOWN_TABLE, detail, entries[0].index, pointer, withheld=destination.folded)
+            raise RejectedInput.at(Code.UNKNOWN_TABLE, detail, entries[0].index, pointer, withheld=destination.folded)
         if not self.principal.may(Right.REGISTER, destination):
             raise RejectedInput(Code.FORBIDDEN, "metadata messages need a key with the right `register`")
         facts = self._destinations.read_facts(name, whole=True)
@@ -449,7 +444,7 @@ class ReplicateTables:
         try:
             own = self._destinations.of_message(message.source, requested)
         except RejectedInput as error:
-            raise rejection(error.code, error.detail, message.index, "") from None
+            raise RejectedInput.at(error.code, error.detail, message.index, "") from None
         named, announced = named_table(message, requested, own), self._announced.table(message)
         return table_of(message, named, announced, lambda: self._destinations.described_by(message.schema_id))
 
@@ -488,7 +483,7 @@ class ReplicateTables:
                 then = SourceHistory(versions[:end])
                 return VersionResolver(then, (), facts.excluded, is_behind=end < len(versions))
         detail = "the metadata that the message was written under is no longer kept"
-        raise rejection(Code.SCHEMA_MISMATCH, detail, 0, "")
+        raise RejectedInput.at(Code.SCHEMA_MISMATCH, detail, 0, "")
 
     def _store_external_ids(self, name: TableName, external_ids: Mapping[VersionId, str]) -> None:
         """Store external schema ids that appeared for the first time with their versions."""

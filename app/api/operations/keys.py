@@ -123,7 +123,7 @@ def _signing(gateway: Gateway, key_id: str) -> tuple[bytes, str]:
     signing_key = gateway.settings.signing_key
     if signing_key is None:
         detail = "the gateway has no MIRRORGATE_SIGNING_KEY, from which signing secrets are derived"
-        raise RejectedInput.of((Problem(Code.BAD_REQUEST, detail, pointer="/hmac"),))
+        raise RejectedInput.at(Code.BAD_REQUEST, detail, pointer="/hmac")
     salt = secrets.token_bytes(SALT_BYTES)
     return salt, signing_secret(signing_key.get_secret_value(), key_id, salt)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from app.domain.model.expressions import ExpressionError, ParsedExpression, parse_expression
 from app.domain.model.names import check_new_column_name
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
-from mirrorgate.errors import Code, Problem, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 from mirrorgate.errors.json_pointer import pointer_to
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def bad_option(detail: str, *path: str) -> RejectedInput:
 
 def rejection(code: Code, detail: str, *path: str) -> RejectedInput:
     """Return a rejection with another code of the option at this path."""
-    return RejectedInput.of((Problem(code, detail, pointer=reduce(pointer_to, path, "/options")),))
+    return RejectedInput.at(code, detail, pointer=reduce(pointer_to, path, "/options"))
 
 
 def check_members(given: Mapping[str, Any], of: "type[DataclassInstance]", *path: str) -> None:

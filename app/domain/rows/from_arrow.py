@@ -257,7 +257,7 @@ def changed_rows(
     `snapshot_rows`. Raises RejectedInput with the codes of plain rows, or `schema_mismatch`.
     """
     if rules.options.source_order is SourceOrder.ENFORCE and not rules.in_load:
-        raise RejectedInput.of((Problem(Code.BAD_SEQUENCE, "a row has no source position", 0),))
+        raise RejectedInput.at(Code.BAD_SEQUENCE, "a row has no source position", 0)
     layouts, problems = _layouts(frozenset(given.schema.names), operations, rules)
     deletes = _deletes(operations)
     only_keys = all(operation is Operation.DELETE for operation in operations.kinds)
@@ -451,7 +451,7 @@ def _marker(rules: RowRules) -> RowMarker:
     if rules.cdc_started and not rules.in_load:
         if rules.options.reload is Reload.REJECT:
             detail = "snapshot rows for a table that already has other changes"
-            raise RejectedInput.of((Problem(Code.RELOAD_REQUIRES_RECREATE, detail),))
+            raise RejectedInput.at(Code.RELOAD_REQUIRES_RECREATE, detail)
         return RowMarker.UPSERT
     return RowMarker.UPSERT if rules.options.upserts_inserts else RowMarker.INSERT
 

@@ -120,14 +120,14 @@ def _check_each_key(body: bytes, offset: int) -> None:
                 wrong = _TOO_DEEP
         except _RepeatedKeyError:
             detail = "an object has the same key twice"
-            raise RejectedInput.of((Problem(Code.DUPLICATE_MEMBER, detail, index, _pointer(text, start)),)) from None
+            raise RejectedInput.at(Code.DUPLICATE_MEMBER, detail, index, _pointer(text, start)) from None
         except RecursionError:
             wrong = _TOO_DEEP
         except ValueError:
             wrong = "not valid JSON"
         if wrong:
             detail = f"the message that starts at byte {offset + len(text[:start].encode())} is {wrong}"
-            raise RejectedInput.of((Problem(Code.MALFORMED_JSON, detail, index),))
+            raise RejectedInput.at(Code.MALFORMED_JSON, detail, index)
         index += 1
 
 
@@ -198,7 +198,7 @@ def convert(value: Any, wanted: type[Converted], index: int, at: str) -> Convert
     if _SOME_KEY in message:
         size = len(_ENCODER.encode(value))
         pointer = open_key(value, size, message, lambda one: _validation_error(one, wanted)) or pointer
-    raise RejectedInput.of((Problem(Code.MALFORMED_MESSAGE, reason, index, at + pointer),))
+    raise RejectedInput.at(Code.MALFORMED_MESSAGE, reason, index, at + pointer)
 
 
 def where(message: str) -> tuple[str, str]:

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from mirrorgate.errors import Code, Problem, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 
 VALUE_AT: Final = "/value"
 """JSON Pointer of the message inside a record."""
@@ -44,7 +44,7 @@ def split(index: int, element: Any, keyed: bool | None) -> tuple[Any, Any, str]:
         return element["key"], element["value"], VALUE_AT
     if keyed:
         detail = "with keyed=true, a message must be an object of exactly `key` and `value`, an object or null"
-        raise RejectedInput.of((Problem(Code.MALFORMED_MESSAGE, detail, index, ""),))
+        raise RejectedInput.at(Code.MALFORMED_MESSAGE, detail, index, "")
     return UNSET, element, ""
 
 

@@ -24,7 +24,7 @@ from app.formats.avro.flat import Column, FlatReader, Record, is_flat
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.quote_accounting import is_all_decoded
 from app.formats.replicate.columnar import DataBody, DataColumns, by_address
-from app.formats.replicate.standard_form import Headers, rejection
+from app.formats.replicate.standard_form import Headers
 from mirrorgate.avro_envelope import AvroEnvelope
 from mirrorgate.errors import Code, RejectedInput
 
@@ -85,7 +85,7 @@ class AvroMessages:
             payload = binascii.a2b_base64(message["message"], strict_mode=True)
         except ValueError:
             detail = "expected an object, or the bytes of an Avro record in base64"
-            raise rejection(Code.MALFORMED_MESSAGE, detail, index, f"{at}/message") from None
+            raise RejectedInput.at(Code.MALFORMED_MESSAGE, detail, index, f"{at}/message") from None
         schema = self._schema_of(index, message, at)
         try:
             text = plan_of(schema).json(payload)
@@ -96,7 +96,7 @@ class AvroMessages:
             if not error.problems and error.code is not Code.MALFORMED_AVRO:
                 raise
             code = Code.MALFORMED_AVRO if error.code is Code.MALFORMED_JSON else error.code
-            raise rejection(code, error.detail, index, f"{at}/message") from None
+            raise RejectedInput.at(code, error.detail, index, f"{at}/message") from None
         return {**message, "message": record}
 
     def _schema_of(self, index: int, message: Mapping[str, Any], at: str) -> str:
@@ -105,11 +105,11 @@ class AvroMessages:
             return embedded
         if not isinstance(schema_id, str):
             detail = "an Avro message needs messageSchemaId or messageSchema"
-            raise rejection(Code.MALFORMED_MESSAGE, detail, index, f"{at}/messageSchemaId")
+            raise RejectedInput.at(Code.MALFORMED_MESSAGE, detail, index, f"{at}/messageSchemaId")
         found = self._declared[schema_id] if schema_id in self._declared else self._stored(schema_id)
         if found is None:
             detail = "no metadata message with this schema id and the dataSchema of its records was accepted"
-            raise rejection(Code.SCHEMA_UNKNOWN, detail, index, f"{at}/messageSchemaId")
+            raise RejectedInput.at(Code.SCHEMA_UNKNOWN, detail, index, f"{at}/messageSchemaId")
         return found
 
 

@@ -156,7 +156,7 @@ def with_external_ids(history: SourceHistory, adopted: Mapping[VersionId, str]) 
 def _stale(entry: TableMetadata, newest: int) -> RejectedInput:
     detail = f"table version {entry.table_version} is older than {newest} of the same task, and was never accepted"
     pointer = f"{entry.at}/lineage/tableVersion"
-    return RejectedInput.of((Problem(Code.STALE_METADATA, detail, entry.index, pointer),))
+    return RejectedInput.at(Code.STALE_METADATA, detail, entry.index, pointer)
 
 
 def renamed_columns(
@@ -240,13 +240,13 @@ def table_of(
         return named
     if len(described) > 1:
         detail = "several tables have this schema id; name the one that is meant with `table`"
-        raise _rejection(message, Code.AMBIGUOUS_SCHEMA_ID, detail, "/messageSchemaId")
+        raise RejectedInput.at(Code.AMBIGUOUS_SCHEMA_ID, detail, message.index, "/messageSchemaId")
     if not described:
         code = Code.SCHEMA_UNKNOWN if message.schema_id else Code.UNKNOWN_TABLE
-        raise _rejection(
-            message,
+        raise RejectedInput.at(
             code,
             "no address, metadata message or parameter `table` gives the table of this message",
+            message.index,
             "/messageSchemaId",
         )
     return described[0]
@@ -342,7 +342,7 @@ class VersionResolver:
             return _Found(earlier, is_late=True)
         if candidates and fitting is None:
             detail = "no metadata message of the table had the schema id of this message"
-            raise _rejection(message, Code.SCHEMA_MISMATCH, detail, "/messageSchemaId")
+            raise RejectedInput.at(Code.SCHEMA_MISMATCH, detail, message.index, "/messageSchemaId")
         if fitting is not None and external_id is not None and not fitting.is_late:
             self._note_external_id(message, fitting.version, external_id)
         return fitting
@@ -376,7 +376,9 @@ class VersionResolver:
     def _note_external_id(self, message: DataMessage, version: SourceVersion, external_schema_id: str) -> None:
         if self._external_id(version) is not None:
             detail = "the external schema id changed without a metadata message"
-            raise _rejection(message, Code.SCHEMA_MISMATCH, detail, message.headers_at.of("externalSchemaId"))
+            raise RejectedInput.at(
+                Code.SCHEMA_MISMATCH, detail, message.index, message.headers_at.of("externalSchemaId")
+            )
         self.adopted[version.identity] = external_schema_id
 
     def _as_stored(self, version: SourceVersion) -> SourceVersion:
@@ -397,8 +399,4 @@ def _has_id(version: SourceVersion, schema_id: str | None) -> bool:
 
 
 def _mismatch(message: DataMessage) -> RejectedInput:
-    return _rejection(message, Code.TABLE_MISMATCH, "parts of the request name different tables", "")
-
-
-def _rejection(message: DataMessage, code: Code, detail: str, pointer: str) -> RejectedInput:
-    return RejectedInput.of((Problem(code, detail, message.index, pointer),))
+    return RejectedInput.at(Code.TABLE_MISMATCH, "parts of the request name different tables", message.index, "")

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import UNSET
 
 from app.domain.model.names import SourceName
-from app.formats.replicate.standard_form import KEY_AT, DataParts, HeaderPointers, Headers, as_headers, rejection
+from app.formats.replicate.standard_form import KEY_AT, DataParts, HeaderPointers, Headers, as_headers
 from mirrorgate.errors import Code, RejectedInput
 from mirrorgate.errors.json_pointer import pointer_to
 
@@ -78,7 +78,7 @@ class Place(NamedTuple):
         value: Any = message
         for count, step in enumerate(self.steps):
             if not isinstance(value, dict):
-                raise rejection(
+                raise RejectedInput.at(
                     Code.MALFORMED_MESSAGE, "expected an object", index, at + Place(self.steps[:count]).pointer
                 )
             value = value.get(step, UNSET)
@@ -128,14 +128,14 @@ class TableFrom(NamedTuple):
             found, pointer = self.place.find(message, index, at), at + self.place.pointer
         if not isinstance(found, str) or not found:
             detail = "table_from names this location for the table of the message, and it has no string there"
-            raise rejection(Code.MALFORMED_MESSAGE, detail, index, pointer)
+            raise RejectedInput.at(Code.MALFORMED_MESSAGE, detail, index, pointer)
         schema, dot, name = found.partition(".")
         try:
             if dot and schema and name and "." not in name:
                 return SourceName.of(None, schema, name)
             return SourceName.of(None, None, found)
         except RejectedInput as error:
-            raise rejection(error.code, error.detail, index, pointer) from None
+            raise RejectedInput.at(error.code, error.detail, index, pointer) from None
 
 
 MAX_OPERATIONS: Final = 64
@@ -319,7 +319,7 @@ class CustomForm:
         if place.prefix is None and isinstance(found, list):
             return found
         if not isinstance(found, dict):
-            raise rejection(Code.MALFORMED_MESSAGE, "expected an object or null", index, self._pointer(name, at))
+            raise RejectedInput.at(Code.MALFORMED_MESSAGE, "expected an object or null", index, self._pointer(name, at))
         if place.prefix is None:
             return found
         others, prefixes = self._others[name]
@@ -358,7 +358,7 @@ class CustomForm:
         if found is None or found is UNSET:
             return None
         if not isinstance(found, str):
-            raise rejection(Code.MALFORMED_MESSAGE, "expected a string or null", index, self._pointer(name, at))
+            raise RejectedInput.at(Code.MALFORMED_MESSAGE, "expected a string or null", index, self._pointer(name, at))
         return found
 
     def _pointer(self, name: str, at: str) -> str:

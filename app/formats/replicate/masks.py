@@ -36,7 +36,7 @@ def read_mask(text: str | None, index: int, pointer: str) -> int | None:
     if not text:
         return None
     if not _HEX.fullmatch(text):
-        raise RejectedInput.of((Problem(Code.BAD_MASK, "the mask must be hexadecimal", index, pointer),))
+        raise RejectedInput.at(Code.BAD_MASK, "the mask must be hexadecimal", index, pointer)
     return int(text, 16)
 
 
@@ -132,7 +132,7 @@ def check_without_layout(
         pointer = headers_at.of("changeMask")
     if pointer is not None:
         detail = "no metadata message defines the columns of the mask; a layout that names no masks leaves them out"
-        raise RejectedInput.of((Problem(Code.SCHEMA_UNKNOWN, detail, change.index, pointer),))
+        raise RejectedInput.at(Code.SCHEMA_UNKNOWN, detail, change.index, pointer)
 
 
 def _check_change_mask(change: Change, mask: int | None, pointer: str, layout: ColumnLayout) -> Iterable[Problem]:

@@ -31,7 +31,6 @@ from app.formats.replicate.standard_form import (
     Text,
     data_parts,
     is_metadata,
-    rejection,
     text,
     unwrap,
 )
@@ -149,7 +148,7 @@ def data_change(index: int, parts: DataParts, images: Images, address: MessageAd
     operation = OPERATIONS.get(headers.operation.upper())
     if operation is None:
         detail = "the operation must be REFRESH, READ, INSERT, UPDATE or DELETE"
-        raise rejection(Code.BAD_OP, detail, index, headers_at.of("operation"))
+        raise RejectedInput.at(Code.BAD_OP, detail, index, headers_at.of("operation"))
     before, after, after_at = before_data, data, data_at
     column_mask = read_mask(text(headers.columnMask), index, headers_at.of("columnMask"))
     change_mask = read_mask(text(headers.changeMask), index, headers_at.of("changeMask"))
@@ -159,12 +158,12 @@ def data_change(index: int, parts: DataParts, images: Images, address: MessageAd
             before, after = data, None if before_data == data else before_data
             before_at, after_at = data_at, before_at
     elif data is None:
-        raise rejection(Code.MALFORMED_MESSAGE, f"{operation} needs data", index, data_at)
+        raise RejectedInput.at(Code.MALFORMED_MESSAGE, f"{operation} needs data", index, data_at)
     is_without_image = before is None and after is None
     if is_without_image:
         if parts.key is UNSET or parts.key is None:
             detail = 'a DELETE without data needs its key beside it: {"key": …, "value": …}'
-            raise rejection(Code.MALFORMED_MESSAGE, detail, index, data_at)
+            raise RejectedInput.at(Code.MALFORMED_MESSAGE, detail, index, data_at)
         column_mask = change_mask = None  # of the row that the message does not have
     change = Change(
         index=index,
@@ -201,7 +200,7 @@ def log_position_of(sequence: Text) -> LogPosition | None:
 
 def _image(image: dict[str, Any] | list[Any] | None, index: int, pointer: str) -> Image | None:
     if isinstance(image, list):
-        raise rejection(Code.LEGACY_FORMAT, "an image must be an object, not a list", index, pointer)
+        raise RejectedInput.at(Code.LEGACY_FORMAT, "an image must be an object, not a list", index, pointer)
     return image
 
 

@@ -115,7 +115,7 @@ class TableMetadata:
         if name not in options.columns or options.columns[name].type is None:
             detail = f"column {name!r} {reason}; PUT the table first, with the column's type in its option `columns`"
             pointer = pointer_to(f"{self.at}/tableStructure/tableColumns", name)
-            raise RejectedInput.of((Problem(code, detail, self.index, pointer, name),))
+            raise RejectedInput.at(code, detail, self.index, pointer, name)
 
     def schema_after(self, current: TableSchema | None, options: TableOptions = DEFAULT_OPTIONS) -> TableSchema:
         """Return the schema to register over `current`; the table's `options` can give types of columns.

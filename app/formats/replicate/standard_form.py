@@ -28,7 +28,7 @@ from app.domain.model.change import Change, Image, Operation
 from app.domain.model.names import SourceName
 from app.formats.json.decoder import MessageDecoder, convert
 from app.formats.replicate.metadata import Lineage, TableStructure
-from mirrorgate.errors import Code, Problem, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 
 Text: TypeAlias = str | UnsetType | None
 Id: TypeAlias = str | int | UnsetType | None
@@ -179,11 +179,11 @@ def _headers(index: int, body: StandardBody) -> tuple[Headers, HeaderPointers]:
     given = body.typed.headers
     if len(flattened) + bool(given) > 1:
         detail = "headers are given both as an object and flattened" if given else "headers are given twice"
-        raise rejection(Code.MALFORMED_MESSAGE, detail, index, f"{body.at}/{flattened[0]}operation")
+        raise RejectedInput.at(Code.MALFORMED_MESSAGE, detail, index, f"{body.at}/{flattened[0]}operation")
     if given:
         return given, _pointers(f"{body.at}/headers/")
     if not flattened:
-        raise rejection(Code.MALFORMED_MESSAGE, "a data message needs headers", index, f"{body.at}/headers")
+        raise RejectedInput.at(Code.MALFORMED_MESSAGE, "a data message needs headers", index, f"{body.at}/headers")
     prefix = flattened[0]
     found = {name: body.decoded[prefix + name] for name in Headers.__struct_fields__ if prefix + name in body.decoded}
     pointers = _pointers(f"{body.at}/{prefix}")
@@ -197,7 +197,7 @@ def as_headers(index: int, found: Mapping[str, Any], pointers: HeaderPointers) -
     except RejectedInput as error:
         [problem] = error.problems
         name = (problem.pointer or "").strip("/") or "operation"
-        raise rejection(problem.code, problem.detail, index, pointers.of(name)) from None
+        raise RejectedInput.at(problem.code, problem.detail, index, pointers.of(name)) from None
 
 
 @lru_cache(maxsize=64)
@@ -209,11 +209,6 @@ def _pointers(prefix: str) -> HeaderPointers:
 def text(written: Text) -> str | None:
     """Return a string, None for null or nothing."""
     return written if isinstance(written, str) else None
-
-
-def rejection(code: Code, detail: str, index: int, pointer: str) -> RejectedInput:
-    """Return the rejection for one place of one message."""
-    return RejectedInput.of((Problem(code, detail, index, pointer),))
 
 
 _DECODER: Final = MessageDecoder(dict[str, Any])
@@ -232,7 +227,7 @@ def with_key(change: Change, key: Any, key_at: str, key_columns: Sequence[str]) 
     image = key_image(key, key_columns)
     if image is None:
         detail = f"the key must have the table's key columns: {', '.join(key_columns)}"
-        raise rejection(Code.MISSING_KEY, detail, change.index, key_at)
+        raise RejectedInput.at(Code.MISSING_KEY, detail, change.index, key_at)
     return msgspec.structs.replace(change, before=image, before_at=key_at)
 
 

@@ -240,7 +240,7 @@ class DebeziumTables:
         try:
             check_keys(self._keys(record), table)
         except RejectedInput as error:
-            raise RejectedInput.of((Problem(error.code, error.detail, record.index, ""),)) from None
+            raise RejectedInput.at(error.code, error.detail, record.index, "") from None
 
 
 @dataclass(frozen=True, slots=True)

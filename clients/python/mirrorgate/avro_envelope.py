@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from mirrorgate.errors import Code, Problem, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 
 MAGIC: Final = b"atMSG"
 _BREAKS: Final = frozenset(b"\r\n")
@@ -121,7 +121,7 @@ def _varint_bytes(length: int) -> int:
 
 def _malformed(reason: str, at: int, index: int) -> RejectedInput:
     detail = f"the message that starts at byte {at} is not an envelope of Replicate: {reason}"
-    return RejectedInput.of((Problem(Code.MALFORMED_AVRO, detail, index),))
+    return RejectedInput.at(Code.MALFORMED_AVRO, detail, index)
 
 
 def _long(data: bytes | bytearray, at: int) -> tuple[int, int]:

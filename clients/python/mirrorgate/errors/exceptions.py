@@ -74,6 +74,20 @@ class RejectedInput(MirrorgateError):
         detail = first.detail if is_named else f"{first.detail}, column {first.column}"
         return cls(first.code, detail, problems=problems, remedy=remedy, withheld=withheld)
 
+    @classmethod
+    def at(
+        cls,
+        code: Code,
+        detail: str,
+        index: int | None = None,
+        pointer: str | None = None,
+        column: str | None = None,
+        *,
+        withheld: str | None = None,
+    ) -> "RejectedInput":
+        """Return the rejection of one message, for a problem at this pointer or in this column."""
+        return cls.of((Problem(code, detail, index, pointer, column),), withheld=withheld)
+
 
 class TemporarilyUnavailable(MirrorgateError):
     """A request that can succeed unchanged after `retry_after` seconds."""
