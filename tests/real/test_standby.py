@@ -68,6 +68,12 @@ class Running:
     def until_published(self, table: str) -> None:
         self.gateway.until(lambda: self.status(table)["lag"]["batches"] == 0, f"{table} is published")
 
+    def recreate(self, table: str, generation: int) -> None:
+        """Begin the next generation of a table, without its rows."""
+        answer = self.gateway.call("POST", f"/v1/tables/{table}/recreate", params={"generation": generation})
+        assert answer.status_code < 300, answer.text
+        self.gateway.until(lambda: self.status(table)["state"] == "active", f"{table} is recreated")
+
     def write(self, table: str, rows: list[dict[str, Any]], producer: str | None = None) -> None:
         """Write rows in requests of 20, numbered ones with the last id as the position."""
         with (
@@ -154,13 +160,34 @@ def test_files_that_an_asynchronous_standby_lacks_stop_their_table_until_it_is_l
     assert running.files(TABLES[0]) == before
     running.until_published(TABLES[1])
     assert landed(running.gateway, TABLES[1], "id") == by_key(known + later)
-    recreated = running.gateway.call("POST", f"/v1/tables/{TABLES[0]}/recreate", params={"generation": 1})
-    assert recreated.status_code < 300, recreated.text
-    running.gateway.until(lambda: running.status(TABLES[0])["state"] == "active", "the table is recreated")
+    running.recreate(TABLES[0], 1)
     running.write(TABLES[0], known + lost + later)
     running.until_published(TABLES[0])
     assert landed(running.gateway, TABLES[0], "id") == by_key(known + lost + later)
     report.add(running.version, len(known + later) + len(known + lost + later))
+
+
+def test_a_folder_of_a_generation_that_an_asynchronous_standby_lacks_is_left_alone(
+    running: Running, report: Report
+) -> None:
+    table, lost, later = TABLES[0], rows_of(range(100), "lost"), rows_of(range(50, 150), "later")
+    running.database.leave_the_standby_behind()
+    running.recreate(table, 1)
+    running.write(table, lost)
+    running.until_published(table)
+    before = running.files(table)
+    running.database.fail_over()
+    running.write(table, later)
+    running.gateway.until(lambda: running.status(table)["state"] == "quarantined", "the table stops")
+    assert running.status(table)["state_reason"].startswith("landing_folder_lost: ")
+    assert running.files(table) == before
+    folder = table_folder(running.gateway.zone, table)
+    folder.rename(running.gateway.zone.with_name("moved away"))
+    running.recreate(table, 1)
+    running.write(table, later)
+    running.until_published(table)
+    assert landed(running.gateway, table, "id") == by_key(later)
+    report.add(running.version, len(later))
 
 
 def test_numbered_requests_that_an_asynchronous_standby_lacks_are_asked_for_again(
