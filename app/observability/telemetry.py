@@ -183,9 +183,10 @@ def configure_logging(
 ) -> None:
     """Write one line per event to `stream` or standard error, as JSON or for the console.
 
-    Warnings of other libraries have the same form. A warning or error that repeats is written once a second, with the
-    number of dropped lines in `repeated`. `show` receives each warning and error that is written. `is_command` leaves
-    out what is less than a warning, unless the log level asks for more: people read a command's own output.
+    Warnings of other libraries have the same form, and the name of their `logger`. A warning or error that repeats is
+    written once a second, with the number of dropped lines in `repeated`. `show` receives each warning and error that
+    is written. `is_command` leaves out what is less than a warning, unless the log level asks for more: people read a
+    command's own output.
 
     If a library in C crashes the process, it says on standard error where each thread was.
     """
@@ -214,6 +215,7 @@ def configure_logging(
     )
     others = logging.StreamHandler(sys.stderr if stream is None else _TextOver(bytes_out))
     last = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, text]
-    others.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=common, processors=last))
+    named = [structlog.stdlib.add_logger_name, *common]
+    others.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=named, processors=last))
     others.addFilter(repeated.filter)
     logging.basicConfig(level=logging.WARNING, handlers=[others])

@@ -16,6 +16,7 @@ from tests.support.processes import REPOSITORY
 LOCK: Final = REPOSITORY / "requirements" / "real.lock"
 FABRIC_LOCK: Final = REPOSITORY / "requirements" / "real-fabric.lock"
 PANDAS: Final = Path(__file__).with_name("pandas.txt")
+ROTEL: Final = Path(__file__).with_name("rotel.txt")
 AZURITE: Final = Path(__file__).with_name("azurite") / "package.json"
 IDENTITY: Final = [Path(__file__).with_name("identity") / name for name in ("package.json", "provider.mjs")]
 
@@ -33,6 +34,18 @@ def fabric_python() -> Path:
 def pandas_folder() -> Path:
     """Return a folder with pandas, which the project's environment lacks: PyArrow imports it wherever it is."""
     return python_packages("pandas", PANDAS)
+
+
+def collector_program() -> Path:
+    """Return the program of Rotel, an OpenTelemetry collector."""
+    program = python_packages("rotel", ROTEL) / "rotel" / "rotel-agent"
+    program.chmod(0o755)
+    return program
+
+
+def collector_version() -> str:
+    """Return the name and the version of the collector's package."""
+    return ROTEL.read_text().split()[0].replace("==", " ")
 
 
 def azurite() -> Path:

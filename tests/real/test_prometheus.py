@@ -84,6 +84,14 @@ def running(log: Path, *command: object, environment: dict[str, str] | None = No
             process.wait(60)
 
 
+def drain_environment(database_url: str, folder: Path, **settings: str) -> dict[str, str]:
+    """Return the environment of a drain that publishes each row at once, with further settings."""
+    given = {"DATABASE_URL": database_url, "LANDING_ZONE": str(folder / "zone"), "ALLOW_UNSAFE": "true"}
+    given |= {"MAX_DELAY_SECONDS": "0", "SPARK_MASTER": "local[1]"} | settings
+    others = {name: value for name, value in os.environ.items() if not name.startswith("MIRRORGATE_")}
+    return others | {f"MIRRORGATE_{name}": value for name, value in given.items()}
+
+
 def version_of(program: Path) -> str:
     answer = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, check=True)
     name, _, version, *_ = (answer.stdout + answer.stderr).split()
@@ -120,10 +128,7 @@ def site(database_url: str, tmp_path: Path) -> Iterator[Site]:
     alertmanager = debian_program("prometheus-alertmanager", "prometheus-alertmanager")
     drain_port, *ports = (free_port() for _ in range(3))
     of_prometheus, of_alertmanager = (f"127.0.0.1:{port}" for port in ports)
-    given = {"DATABASE_URL": database_url, "LANDING_ZONE": str(tmp_path / "zone"), "ALLOW_UNSAFE": "true"}
-    given |= {"DRAIN_METRICS_PORT": str(drain_port), "MAX_DELAY_SECONDS": "0", "SPARK_MASTER": "local[1]"}
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MIRRORGATE_")}
-    environment |= {f"MIRRORGATE_{name}": value for name, value in given.items()}
+    environment = drain_environment(database_url, tmp_path, DRAIN_METRICS_PORT=str(drain_port))
     with ExitStack() as stack:
         _, address = stack.enter_context(api_process(database_url, ADMIN_KEY))
         gateway = stack.enter_context(Gateway.at(address, ADMIN_KEY))

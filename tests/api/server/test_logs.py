@@ -101,7 +101,7 @@ def test_what_is_no_http_has_its_line_with_the_id_of_its_answer(conversation: Co
     assert "this is" not in conversation.no_http
 
 
-def test_a_warning_of_another_library_is_a_json_line_too() -> None:
+def test_a_warning_of_another_library_is_a_json_line_that_names_its_logger() -> None:
     script = (
         "import logging; from app.settings import Settings; from app.observability.telemetry import configure_logging;"
         "configure_logging(Settings.model_construct());"
@@ -109,7 +109,7 @@ def test_a_warning_of_another_library_is_a_json_line_too() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     line = json.loads(ran.stderr)
-    assert (line["event"], line["level"]) == ("look at this", "warning")
+    assert (line["event"], line["level"], line["logger"]) == ("look at this", "warning", "another")
 
 
 def test_a_stop_on_request_writes_no_error(conversation: Conversation) -> None:
