@@ -3,6 +3,7 @@
 from typing import Any, Final, Self
 
 import httpx
+import sqlalchemy as sa
 
 from app.domain.model.projection import AuditColumns
 from app.domain.model.table_options import DEFAULT_OPTIONS
@@ -16,6 +17,13 @@ EMPLOYEES: Final = "HR.EMPLOYEES"
 
 class Gateway(httpx.Client):
     """A client of the gateway, with its calls by name."""
+
+    engine: sa.Engine
+    """The tests' connections to the database of the gateway; only the `gateway` fixture sets them."""
+
+    @property
+    def address(self) -> str:
+        return str(self.base_url).removesuffix("/")
 
     @classmethod
     def at(cls, address: str, key: str | None) -> Self:

@@ -49,6 +49,11 @@ class Terminal:
         return Ended(ended.value.code, output, errors)
 
 
+def keys(engine: sa.Engine, name: str = "t") -> list[int]:
+    """Return the first column of what `staged` returns."""
+    return [row[0] for row in staged(engine, name)]
+
+
 def staged(engine: sa.Engine, name: str) -> list[tuple[Any, ...]]:
     """Return the rows of a table as staged, without their markers."""
     table = current(engine, name)

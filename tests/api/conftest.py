@@ -16,6 +16,7 @@ from app.staging.connection.database import open_engine
 from tests.api.calls import ADMIN_KEY, MAX_BODY_BYTES, Gateway
 from tests.api.commands import Terminal
 from tests.support.http.server import served
+from tests.support.postgres import sql
 from tests.support.postgres.databases import clear, create_database, database_in
 
 
@@ -59,9 +60,9 @@ def api_engine(api_database: str) -> Iterator[sa.Engine]:
 @pytest.fixture
 def gateway(api_address: str, api_engine: sa.Engine) -> Iterator[Gateway]:
     """Give a client with the admin key."""
-    with api_engine.begin() as connection:
-        clear(connection, restart_ids=False)
+    sql.call(api_engine, clear, restart_ids=False)
     with Gateway.at(api_address, ADMIN_KEY) as client:
+        client.engine = api_engine
         yield client
 
 

@@ -1,4 +1,4 @@
-"""Two harnesses over one database, each like an API process of its own."""
+"""A harness over an empty database, like an API process."""
 
 from collections.abc import Iterator
 
@@ -10,12 +10,5 @@ from tests.support.ingest_harness import IngestHarness, open_harness
 
 @pytest.fixture
 def harness(engine: sa.Engine) -> Iterator[IngestHarness]:
-    with open_harness(engine) as harness:
-        yield harness
-
-
-@pytest.fixture
-def other_harness(engine: sa.Engine) -> Iterator[IngestHarness]:
-    """Yield the harness of a second API process."""
     with open_harness(engine) as harness:
         yield harness

@@ -26,8 +26,7 @@ def millis(seconds_ago: float) -> int:
 
 
 def facts(harness: IngestHarness, name: str) -> TableFacts:
-    with harness.engine.begin() as connection:
-        [found] = find_facts(connection, [harness.table(name)])
+    [found] = sql.call(harness.engine, find_facts, [harness.table(name)])
     return found
 
 
@@ -89,8 +88,7 @@ def proven(harness: IngestHarness) -> IngestHarness:
 def missing(harness: IngestHarness, name: str = "t") -> tuple[int, list[dict[str, Any]]]:
     """Return the missing changes of a table, and the details of the events that tell them."""
     table = harness.table(name)
-    with harness.engine.begin() as connection:
-        events = list_events(connection, table.name, after=0, limit=100)
+    events = sql.call(harness.engine, list_events, table.name, after=0, limit=100)
     return (
         facts(harness, name).counts.missing_changes,
         [dict(one.details) for one in events if one.action == "changes_missing"],

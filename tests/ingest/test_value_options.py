@@ -39,17 +39,15 @@ def test_timestamps_without_an_offset_are_of_the_sources_zone(
 def test_a_local_time_that_the_clocks_skip_is_a_bad_value(harness: IngestHarness) -> None:
     harness.put("t", TIMED, source_timezone="Europe/Berlin")
     good, bad = ({"id": "1", "at": f"2024-03-31 0{hour}:30:00"} for hour in (1, 2))
-    with rejected() as rejection:
+    with rejected(places=[(Code.BAD_VALUE, 1, "/after/at", "at")]) as rejection:
         harness.arcion(arcion("t", None, good), arcion("t", None, bad))
-    assert rejection.places == [(Code.BAD_VALUE, 1, "/after/at", "at")]
     assert "source_timezone skip it" in rejection.detail
 
 
 @pytest.mark.parametrize("zone", ["Europe/Atlantis", "", "../UTC", "/etc/localtime", "+01:00"])
 def test_a_zone_that_there_is_not_is_rejected(harness: IngestHarness, zone: str) -> None:
-    with rejected() as rejection:
+    with rejected(places=[(Code.BAD_OPTION, None, "/options/source_timezone", None)]):
         harness.put("t", TIMED, source_timezone=zone)
-    assert rejection.places == [(Code.BAD_OPTION, None, "/options/source_timezone", None)]
 
 
 def test_bytes_are_hexadecimal_or_base64_by_table_and_by_column(harness: IngestHarness) -> None:
@@ -65,16 +63,14 @@ def test_bytes_are_hexadecimal_or_base64_by_table_and_by_column(harness: IngestH
 @pytest.mark.parametrize("text", ["AQI", "AQI==", "A", "AQ\nI=", "-_==", "AQ I=", "AQI=AQI=", "=", "\u0664"])
 def test_what_is_no_base64_is_a_bad_value(harness: IngestHarness, text: str) -> None:
     harness.put("t", BYTES, columns={"a": {"encoding": "base64"}})
-    with rejected() as rejection:
+    with rejected(places=[(Code.BAD_VALUE, 0, "/after/a", "a")]):
         harness.arcion(arcion("t", None, {"id": "1", "a": text, "b": "01"}))
-    assert rejection.places == [(Code.BAD_VALUE, 0, "/after/a", "a")]
 
 
 def test_a_numeric_without_precision_lands_as_the_override_says(harness: IngestHarness) -> None:
     keyed = schema_of({"id": "int64"}, ["id"], ["id"])
-    with rejected() as rejection:
+    with rejected(places=[(Code.INCOMPATIBLE_SCHEMA, 0, "/message/tableStructure/tableColumns/n", "n")]):
         harness.replicate(metadata("S.T", NUMERIC))
-    assert rejection.places == [(Code.INCOMPATIBLE_SCHEMA, 0, "/message/tableStructure/tableColumns/n", "n")]
     for table, of, landed in (("S.F", "float64", 0.1), ("S.S", "string", "0.1")):
         harness.put(table, keyed, columns={"n": {"type": of}})
         harness.replicate(metadata(table, NUMERIC), data("INSERT", {"id": 1, "n": "0.1"}, schema_id=f"{table}-1"))
@@ -88,9 +84,8 @@ def test_an_override_decides_type_and_nullability_of_what_is_declared(harness: I
     again = harness.replicate(metadata("S.T", {"id": "INT8", "name": "NCLOB"}))
     assert (again.receipts, harness.table("S.T").schema) == ([], table.schema)
     harness.arcion(arcion("S.T", None, {"id": "007", "name": "{}"}))
-    with rejected() as rejection:
+    with rejected(places=[(Code.NULL_VALUE, 0, "/after/name", "name")]):
         harness.arcion(arcion("S.T", None, {"id": "007", "name": "null"}))
-    assert rejection.places == [(Code.NULL_VALUE, 0, "/after/name", "name")]
 
 
 @pytest.mark.parametrize("with_columns", [True, False])
@@ -98,18 +93,16 @@ def test_an_override_cannot_change_the_type_of_a_column_that_there_is(
     harness: IngestHarness, with_columns: bool
 ) -> None:
     before = harness.put("t", TIMED).table
-    with rejected() as rejection:
+    with rejected(Code.INCOMPATIBLE_SCHEMA):
         harness.put("t", TIMED if with_columns else None, columns={"at": {"type": "string"}})
-    assert rejection.code is Code.INCOMPATIBLE_SCHEMA
     assert harness.table("t") == before
 
 
 def test_metadata_of_another_type_is_no_conflict_once_overridden(harness: IngestHarness) -> None:
     harness.put("S.T", schema_of({"id": "int64", "n": "int32"}, ["id"], ["id"]))
     wider = metadata("S.T", {"id": "INT8", "n": "INT8"})
-    with rejected() as rejection:
+    with rejected(places=[(Code.INCOMPATIBLE_SCHEMA, 0, "/message/tableStructure", None)]):
         harness.replicate(wider)
-    assert rejection.places == [(Code.INCOMPATIBLE_SCHEMA, 0, "/message/tableStructure", None)]
     harness.put("S.T", columns={"n": {"type": "int32"}})
     harness.replicate(wider, data("INSERT", {"id": 1, "n": 5}, schema_id="S.T-1"))
     assert harness.landed("S.T", "n") == [[0, 5]]
@@ -127,7 +120,6 @@ def test_how_values_are_read_stays_while_they_are_kept_as_they_were_written(
     harness: IngestHarness, options: dict[str, object], place: str
 ) -> None:
     harness.put("t", BYTES, partial_updates="complete")
-    with rejected() as rejection:
+    with rejected(places=[(Code.BAD_OPTION, None, f"/options/{place}", None)]):
         harness.put("t", partial_updates="complete", **options)
-    assert rejection.places == [(Code.BAD_OPTION, None, f"/options/{place}", None)]
     assert harness.put("t", **options).outcome == "configured"

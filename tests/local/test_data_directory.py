@@ -67,6 +67,5 @@ def test_the_death_of_the_holder_gives_it_back(tmp_path: Path) -> None:
 
 def test_a_path_that_cannot_be_a_directory_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Misconfigured) as rejection, DataDirectory(tmp_path / "file" / "data"):
+    with pytest.raises(Misconfigured, match=Code.BAD_SETTING), DataDirectory(tmp_path / "file" / "data"):
         pass
-    assert rejection.value.code == Code.BAD_SETTING

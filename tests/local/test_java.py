@@ -84,7 +84,6 @@ def test_the_launcher_is_written_once_and_follows_the_wheel(tmp_path: Path) -> N
 def test_without_any_java_the_error_says_what_was_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java_module, "_WHEEL", "no_such_package_of_java")
     old = fake_java(tmp_path / "old", "11")
-    with pytest.raises(Misconfigured) as rejection:
+    with pytest.raises(Misconfigured, match=Code.JAVA_MISSING) as rejection:
         find_java(tmp_path / "data", NO_JAVA | {"JAVA_HOME": str(old)})
-    assert rejection.value.code == Code.JAVA_MISSING
     assert f"{old}/bin/java is version 11" in rejection.value.detail

@@ -113,15 +113,11 @@ def test_the_defaults_promise_durability(tmp_path: Path) -> None:
     ]
 
 
-def test_a_path_with_spaces_and_quotes_works(tmp_path: Path) -> None:
-    with PrivatePostgres(tmp_path / 'my data\'s "folder"', FAST) as postgres:
+@pytest.mark.parametrize("name", ['my data\'s "folder"', "long" * 30], ids=["spaces and quotes", "long"])
+def test_a_path_with_spaces_and_quotes_or_longer_than_a_socket_path_may_be_works(tmp_path: Path, name: str) -> None:
+    with PrivatePostgres(tmp_path / name, FAST) as postgres:
         write_row(postgres.url)
         assert rows(postgres.url) == 1
-
-
-def test_a_path_longer_than_a_socket_path_may_be_works(tmp_path: Path) -> None:
-    with PrivatePostgres(tmp_path / ("long" * 30), FAST) as postgres:
-        write_row(postgres.url)
 
 
 def test_the_socket_lies_in_a_folder_closed_to_others_and_is_removed_on_stop(tmp_path: Path) -> None:
@@ -233,9 +229,8 @@ def test_a_stale_lock_file_naming_a_foreign_process_does_not_stop_the_start(tmp_
 
 
 def test_a_start_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(Misconfigured) as rejection:
+    with pytest.raises(Misconfigured, match=Code.POSTGRES_FAILED) as rejection:
         PrivatePostgres(tmp_path, FAST | {"max_connections": "many"}).start()
-    assert rejection.value.code == Code.POSTGRES_FAILED
     assert "max_connections" in rejection.value.detail
     assert not (tmp_path / "postgres.socket").is_symlink()
 
@@ -243,17 +238,15 @@ def test_a_start_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
 def test_a_foreign_postgres_folder_is_rejected_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "postgres").mkdir()
     (tmp_path / "postgres" / "precious").write_text("kept")
-    with pytest.raises(Misconfigured) as rejection:
+    with pytest.raises(Misconfigured, match=Code.POSTGRES_FAILED):
         PrivatePostgres(tmp_path, FAST).start()
-    assert rejection.value.code == Code.POSTGRES_FAILED
     assert (tmp_path / "postgres" / "precious").read_text() == "kept"
 
 
 def test_a_missing_wheel_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres_account, "_WHEEL", "no_such_package_of_postgres")
-    with pytest.raises(Misconfigured) as rejection:
+    with pytest.raises(Misconfigured, match=Code.POSTGRES_MISSING) as rejection:
         PrivatePostgres(tmp_path).start()
-    assert rejection.value.code == Code.POSTGRES_MISSING
     assert "mirrorgate-gateway[embedded]" in rejection.value.remedy
 
 

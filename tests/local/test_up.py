@@ -50,12 +50,6 @@ def test_a_taken_port_is_rejected_before_anything_starts(tmp_path: Path) -> None
     assert not (tmp_path / "data").exists()
 
 
-def test_an_address_that_is_none_of_a_landing_zone_is_rejected_before_anything_starts(tmp_path: Path) -> None:
-    error = reject(Settings(port=0, landing_zone="s3://bucket/landing-zone"), tmp_path / "data")
-    assert error.code == Code.LANDING_ZONE_UNSUPPORTED
-    assert not (tmp_path / "data").exists()
-
-
 def test_listening_beyond_the_machine_without_tls_is_rejected_before_anything_starts(tmp_path: Path) -> None:
     assert reject(Settings(host="0.0.0.0", port=0), tmp_path / "data").code == Code.PUBLIC_WITHOUT_TLS
     assert not (tmp_path / "data").exists()

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -102,9 +101,8 @@ def test_onelake_without_a_credential_is_rejected_before_anything_is_made(
 
     monkeypatch.setattr(adls_client, "_finds_identity", lambda: False)
     settings = Settings(port=0, landing_zone=ONELAKE)
-    with pytest.raises(Misconfigured) as rejection:
+    with pytest.raises(Misconfigured, match=Code.LANDING_ZONE_UNUSABLE) as rejection:
         plan_up(settings, tmp_path / "data", None, os.environ)
-    assert rejection.value.code is Code.LANDING_ZONE_UNUSABLE
     assert "AZURE_CLIENT_SECRET" in rejection.value.remedy
     with pytest.raises(Misconfigured, match="AZURE_CLIENT_SECRET is set without AZURE_TENANT_ID"):
         adls_client.require_credential(
@@ -124,20 +122,10 @@ def test_a_landing_zone_that_cannot_be_made_is_rejected_before_anything_is_made(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_taken_port_leaves_nothing_behind(tmp_path: Path) -> None:
-    with (
-        socket.create_server(("127.0.0.1", 0)) as other,
-        pytest.raises(Misconfigured, match="cannot listen on port"),
-    ):
-        plan_up(Settings(port=other.getsockname()[1]), tmp_path / "data", None, os.environ)
-    assert [*tmp_path.iterdir()] == []
-
-
 def test_missing_postgres_programs_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(postgres_account, "find_spec", lambda name: None)
-    with pytest.raises(Misconfigured) as rejection:
+    with pytest.raises(Misconfigured, match=Code.POSTGRES_MISSING) as rejection:
         plan_up(Settings(port=0), tmp_path / "data", None, os.environ)
-    assert rejection.value.code is Code.POSTGRES_MISSING
     assert "mirrorgate-gateway[embedded]" in rejection.value.remedy
     assert [*tmp_path.iterdir()] == []
 

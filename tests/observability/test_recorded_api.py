@@ -96,8 +96,7 @@ class Scene:
         publish_all(self.engine, self.owned)
 
     def beat(self, *, clock: float | None = None, waits_for: str | None = None) -> None:
-        with self.engine.begin() as connection:
-            renew_lease(connection, self.owned.worker, 3_600, clock=clock or time.time(), waits_for=waits_for)
+        sql.call(self.engine, renew_lease, self.owned.worker, 3_600, clock=clock or time.time(), waits_for=waits_for)
 
     def report(self, **fields: Any) -> None:
         store_reports(self.engine, [report_of(self.engine, self.table, **fields)])
@@ -123,17 +122,14 @@ class Scene:
 
 def faults_of_tables(scene: Scene) -> Iterator[tuple[str, str]]:
     engine = scene.engine
-    with engine.begin() as connection:
-        quarantine_table(connection, scene.table.table_id, "foreign_file: 00000000000000000002.parquet")
+    sql.call(engine, quarantine_table, scene.table.table_id, "foreign_file: 00000000000000000002.parquet")
     yield "quarantined", scene.metrics()
     sql.run(engine, "UPDATE mirrorgate.tables SET state = 'active', state_reason = NULL")
 
     for _ in range(3):
-        with engine.begin() as connection:
-            record_failure(connection, scene.table, Failure(Code.STORAGE_FAILED, "ENOSPC", "Free space."))
+        sql.call(engine, record_failure, scene.table, Failure(Code.STORAGE_FAILED, "ENOSPC", "Free space."))
     yield "failing", scene.metrics()
-    with engine.begin() as connection:
-        clear_failures(connection, [scene.table.table_id])
+    sql.call(engine, clear_failures, [scene.table.table_id])
 
     assert scene.post("x", on_reject="dead_letter") == 202
     yield "dead_letters", scene.metrics()
@@ -178,8 +174,7 @@ def faults_of_drains(scene: Scene) -> Iterator[tuple[str, str]]:
     yield "drain_waiting", scene.metrics()
     scene.beat(clock=time.time() - 60)
     yield "clock", scene.metrics()
-    with scene.engine.begin() as connection:
-        give_up_lease(connection, scene.owned.worker)
+    sql.call(scene.engine, give_up_lease, scene.owned.worker)
     yield "no_drain", scene.metrics()
     scene.beat()
 

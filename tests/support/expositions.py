@@ -99,6 +99,29 @@ def metric_names(expression: str) -> set[str]:
     return set(re.findall(r"\bmirrorgate_\w+", expression))
 
 
+@cache
+def exposed() -> dict[str, set[str]]:
+    """Return the labels of each metric that a process exposes, healthy or not; none of one without a series."""
+    found: dict[str, set[str]] = {}
+    for process in PROCESSES:
+        changed = [one for of in recorded_changes(process).values() for one in of]
+        for name, labels in (*series_of(recording(process)), *changed):
+            found.setdefault(name, {"instance", "job"}).update(label for label, _ in labels)
+        for name in re.findall(r"^# TYPE (mirrorgate_\w+)", recording(process), re.MULTILINE):
+            found.setdefault(name, set())  # such as a counter of errors
+    return found
+
+
+def check_exposed(expression: str, place: str, *, without_series: bool = False) -> None:
+    """Check that processes expose each metric of an expression with its labels, or at least declare it."""
+    for name in metric_names(expression):
+        assert name in exposed(), (place, name)
+        assert exposed()[name] or without_series, (place, name)
+    for name, matchers in re.findall(r"(mirrorgate_\w+)\{([^}]*)\}", expression):
+        if exposed()[name]:
+            assert set(re.findall(r"(\w+)\s*[=!]", matchers)) <= exposed()[name], (place, matchers)
+
+
 def line_of(series: Series) -> str:
     """Return a series as PromQL and the exposition format write it."""
     name, labels = series

@@ -1,20 +1,25 @@
 """Stage batches and read landing zones in tests, with the real parts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import sqlalchemy as sa
 
+from app.domain.arrow import decode_payload, payload_digest
 from app.domain.model.change import Change, Operation
+from app.domain.model.landing_file import BatchRange
 from app.domain.model.names import TableName
-from app.domain.model.table import DropAction, DropPlan, Epoch, Table
+from app.domain.model.table import BatchSequence, DropAction, DropPlan, Epoch, Table
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_rules import RowRules
 from app.staging.batches.batch import Batch, Receipt, StagingRequest
+from app.staging.batches.staged_blocks import read_payloads
 from app.staging.tables.operations import FinishedDrop, begin_drop, finish_drop
 from app.staging.tables.registration import register_table
 from app.staging.tables.registry import find_table
@@ -79,17 +84,43 @@ def typed(table: Table, changes: Sequence[Change]) -> Batch:
     return Batch(table, landing_rows(changes, RowRules.of(table)))
 
 
+@contextmanager
+def running_writer(engine: sa.Engine, **options: Any) -> Iterator[GroupCommit]:
+    """Run the writer of an API process while the block runs."""
+    writer = GroupCommit(engine, **options)
+    writer.start()
+    try:
+        yield writer
+    finally:
+        writer.close()
+
+
 def stage(engine: sa.Engine, *requests: Sequence[Batch]) -> list[Receipt]:
     """Stage requests one after the other, each in a transaction of its own; all their receipts."""
     receipts: list[Receipt] = []
-    writer = GroupCommit(engine)
-    writer.start()
-    try:
+    with running_writer(engine) as writer:
         for request in requests:
             receipts += writer.submit(StagingRequest(request)).result(timeout=30)
-    finally:
-        writer.close()
     return receipts
+
+
+def together(engine: sa.Engine, *requests: Sequence[Batch] | StagingRequest) -> "list[Future[list[Receipt]]]":
+    """Stage requests that all wait when the writer starts; their futures, all done."""
+    writer = GroupCommit(engine)
+    given = [request if isinstance(request, StagingRequest) else StagingRequest(request) for request in requests]
+    futures = [writer.submit(request) for request in given]
+    writer.start()
+    writer.close()
+    return futures
+
+
+def staged_ids(engine: sa.Engine, table: Table) -> list[int]:
+    """Return every staged `id` of a table in order, after a check of each payload against its digest."""
+    whole = BatchRange(BatchSequence(1), BatchSequence(10**9))
+    payloads = list(read_payloads(engine, table.table_id, table.generation, whole, slice_bytes=2**20))
+    assert all(payload_digest(payload) == digest for digest, payload in payloads)
+    batches = [decode_payload(payload, table.schema.arrow) for _, payload in payloads]
+    return [key for batch in batches for key in batch.column("id").to_pylist()]
 
 
 def stage_keys(engine: sa.Engine, table: Table, *batches: Sequence[int]) -> None:

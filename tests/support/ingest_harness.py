@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import sqlalchemy as sa
@@ -32,6 +34,7 @@ from app.ingest import (
     perform_dry_run,
 )
 from app.ingest.dry_run import DryRunResult
+from app.observability.api_metrics import INGEST_PATHS
 from app.staging.access.mask_secrets import pin_mask_secret
 from app.staging.tables.registration import Registration, register_table
 from app.staging.tables.schema_versions import schema_of_version
@@ -52,6 +55,12 @@ class IngestHarness:
 
     engine: sa.Engine
     ingest: Ingest
+    others: ExitStack = field(default_factory=ExitStack)
+
+    @cached_property
+    def other(self) -> "IngestHarness":
+        """What a second API process has that uses the same database."""
+        return self.others.enter_context(open_harness(self.engine))
 
     def put(self, name: str, schema: TableSchema | None = None, **options: Any) -> Registration:
         """Register a table; without options, an existing table keeps its own."""
@@ -118,10 +127,26 @@ def open_harness(engine: sa.Engine, mask_secret: bytes | None = None) -> Iterato
     writer.start()
     ingest = Ingest(engine, writer, mask_secret=MaskSecret.given(mask_secret))
     try:
-        yield IngestHarness(engine, ingest)
+        with ExitStack() as others:
+            yield IngestHarness(engine, ingest, others)
     finally:
         ingest.close()
         writer.close()
+
+
+@contextmanager
+def counted_paths(*expected: tuple[str, str, str]) -> Iterator[None]:
+    """Check that the block counts one request for each of these formats, paths and reasons, and no other."""
+    before = _paths()
+    yield
+    assert _paths() - before == Counter(expected)
+
+
+def _paths() -> Counter[tuple[str, str, str]]:
+    (family,) = INGEST_PATHS.collect()
+    names = ("format", "path", "reason")
+    totals = [sample for sample in family.samples if sample.name.endswith("_total")]
+    return Counter({tuple(sample.labels[name] for name in names): int(sample.value) for sample in totals})
 
 
 def named(table: str | None) -> TableName | None:

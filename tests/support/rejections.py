@@ -26,8 +26,11 @@ class Rejection:
 
 
 @contextmanager
-def rejected() -> Iterator[Rejection]:
-    """Yield a Rejection that is filled once the block has raised RejectedInput; fail if it does not."""
+def rejected(code: Code | None = None, *, places: list[Place] | None = None) -> Iterator[Rejection]:
+    """Yield a Rejection that is filled once the block has raised RejectedInput.
+
+    Fail if the block raises nothing, another code than `code`, or problems at other places than `places`.
+    """
     rejection = Rejection()
     with pytest.raises(RejectedInput) as raised:
         yield rejection
@@ -36,3 +39,5 @@ def rejected() -> Iterator[Rejection]:
     rejection.places = [(problem.code, problem.index, problem.pointer, problem.column) for problem in error.problems]
     rejection.details = [problem.detail for problem in error.problems]
     rejection.text = f"{error} {error.detail} {error.remedy} {error.problems}"
+    assert code is None or error.code is code, rejection.text
+    assert places is None or rejection.places == places, rejection.places

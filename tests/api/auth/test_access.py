@@ -1,31 +1,9 @@
 """Rights of keys: which calls they allow, on which tables."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
-from tests.api.calls import ADMIN_KEY, Gateway, insert, problem, without_id
+from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.api.conftest import ClientWith
-
-Call = Callable[[Gateway, str], Any]
-
-TABLE_CALLS: dict[str, tuple[str, Call]] = {
-    "post changes": ("ingest", lambda client, table: client.arcion(insert(table, id="1"))),
-    "read the status": ("read", lambda client, table: client.get(f"/v1/tables/{table}")),
-    "read the schema": ("read", lambda client, table: client.get(f"/v1/tables/{table}/schema")),
-    "read the files": ("read", lambda client, table: client.get(f"/v1/tables/{table}/files")),
-    "read a batch": ("read", lambda client, table: client.get(f"/v1/batches/{table}/1/1")),
-    "register": ("register", lambda client, table: client.register(table, {"id": "int64"}, ["id"])),
-}
-OTHER_CALLS: dict[str, tuple[str, Call]] = {
-    "list tables": ("read", lambda client, _: client.get("/v1/tables")),
-    "read metrics": ("read", lambda client, _: client.get("/metrics")),
-    "list keys": ("admin", lambda client, _: client.get("/v1/keys")),
-    "create a key": ("admin", lambda client, _: client.post("/v1/keys", json={"rights": ["read"]})),
-    "delete a key": ("admin", lambda client, _: client.delete("/v1/keys/0011aabb")),
-}
-RIGHTS = ("ingest", "read", "register", "admin")
 
 
 @pytest.fixture
@@ -35,43 +13,6 @@ def tables(gateway: Gateway) -> Gateway:
         gateway.register(table, {"id": "int64"}, ["id"])
         gateway.arcion(insert(table, id="1"))
     return gateway
-
-
-@pytest.mark.parametrize("name", [*TABLE_CALLS, *OTHER_CALLS])
-def test_a_call_needs_a_key_and_the_right(
-    tables: Gateway, client_with: ClientWith, anonymous: Gateway, name: str
-) -> None:
-    needed, call = (TABLE_CALLS | OTHER_CALLS)[name]
-    problem(call(anonymous, "sales.orders"), 401, "unauthenticated")
-    for right in RIGHTS:
-        response = call(client_with(right), "sales.orders")
-        if right in {needed, "admin"}:
-            assert response.status_code in {200, 201, 202, 404}
-            assert response.status_code != 404 or response.json()["code"] == "unknown_key"
-        else:
-            assert needed in problem(response, 403, "forbidden")["detail"]
-
-
-@pytest.mark.parametrize("name", TABLE_CALLS)
-def test_a_table_outside_the_keys_patterns_is_answered_exactly_as_one_that_does_not_exist(
-    tables: Gateway, client_with: ClientWith, name: str
-) -> None:
-    _, call = TABLE_CALLS[name]
-    client = client_with(*RIGHTS[:3], tables=["sales.*"])
-    assert call(client, "sales.orders").status_code in {200, 202}
-    outside = call(client, "hr.people")
-    problem(outside, 404, "unknown_table")
-    missing = call(client, "hr.nobody")
-    assert without_id(outside).replace("people", "nobody") == without_id(missing)
-    assert header_names(outside) == header_names(missing)
-    if name != "register":
-        inside_but_missing = call(client, "sales.nobody")
-        assert without_id(outside).replace("hr.people", "sales.nobody") == without_id(inside_but_missing)
-
-
-def header_names(response: Any) -> dict[str, str]:
-    changing = {"date", "x-request-id", "content-length"}
-    return {name: value for name, value in response.headers.items() if name not in changing}
 
 
 def test_listings_and_metrics_show_only_the_keys_tables(tables: Gateway, client_with: ClientWith) -> None:

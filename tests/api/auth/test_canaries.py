@@ -96,35 +96,29 @@ REJECTED: Final[dict[str, Call]] = {
     "filter of the audit": lambda c, x: c.get("/v1/audit", params={"since": x}),
 }
 
-BREAKAGES: Final[dict[str, tuple[str, str, Call]]] = {
-    "keys cannot be looked up": (
-        "ALTER TABLE mirrorgate.api_keys RENAME TO away",
-        "ALTER TABLE mirrorgate.away RENAME TO api_keys",
-        lambda c, x: bearer(c, f"Bearer mg_0011aabb_{x * 3}"),
-    ),
-    "batches cannot be numbered": (
-        "ALTER TABLE mirrorgate.table_counters RENAME TO away",
-        "ALTER TABLE mirrorgate.away RENAME TO table_counters",
-        lambda c, x: numbered(c, x),
-    ),
-    "blocks are rejected by a constraint": (
-        "ALTER TABLE mirrorgate.staged_blocks ADD CONSTRAINT broken CHECK (false) NOT VALID",
-        "ALTER TABLE mirrorgate.staged_blocks DROP CONSTRAINT broken",
-        lambda c, x: numbered(c, x),
-    ),
-    "payloads are rejected by a constraint": (
-        "ALTER TABLE mirrorgate.block_payloads ADD CONSTRAINT broken CHECK (length(payload) = 0) NOT VALID",
-        "ALTER TABLE mirrorgate.block_payloads DROP CONSTRAINT broken",
-        lambda c, x: numbered(c, x),
-    ),
+
+def away(table: str) -> tuple[str, str]:
+    """Return what takes a table away, and what brings it back."""
+    return f"ALTER TABLE mirrorgate.{table} RENAME TO away", f"ALTER TABLE mirrorgate.away RENAME TO {table}"
+
+
+def rejecting(table: str, check: str = "false") -> tuple[str, str]:
+    """Return what lets a table reject rows by a constraint, and what ends that."""
+    change = f"ALTER TABLE mirrorgate.{table}"
+    return f"{change} ADD CONSTRAINT broken CHECK ({check}) NOT VALID", f"{change} DROP CONSTRAINT broken"
+
+
+BREAKAGES: Final[dict[str, tuple[tuple[str, str], Call]]] = {
+    "keys cannot be looked up": (away("api_keys"), lambda c, x: bearer(c, f"Bearer mg_0011aabb_{x * 3}")),
+    "batches cannot be numbered": (away("table_counters"), numbered),
+    "blocks are rejected by a constraint": (rejecting("staged_blocks"), numbered),
+    "payloads are rejected by a constraint": (rejecting("block_payloads", "length(payload) = 0"), numbered),
     "receipts are rejected by a constraint": (
-        "ALTER TABLE mirrorgate.request_receipts ADD CONSTRAINT broken CHECK (false) NOT VALID",
-        "ALTER TABLE mirrorgate.request_receipts DROP CONSTRAINT broken",
+        rejecting("request_receipts"),
         lambda c, x: numbered(c, x, **{"Idempotency-Key": x}),
     ),
     "keys are rejected by a constraint": (
-        "ALTER TABLE mirrorgate.api_keys ADD CONSTRAINT broken CHECK (false) NOT VALID",
-        "ALTER TABLE mirrorgate.api_keys DROP CONSTRAINT broken",
+        rejecting("api_keys"),
         lambda c, x: c.post("/v1/keys", json={"rights": ["read"], "tables": [x]}),
     ),
 }
@@ -185,7 +179,7 @@ def remains(postgres: PrivatePostgres, template_database: str) -> Iterator[Remai
                 shown = token(remains.canary())
                 remains.canaries.append(shown.rpartition(".")[2])
                 remains.answers[f"token {name}"] = bearer(client, f"Bearer {shown}")
-            for name, (break_it, mend_it, call) in BREAKAGES.items():
+            for name, ((break_it, mend_it), call) in BREAKAGES.items():
                 sql.run(engine, break_it)
                 remains.answers[name] = call(client, remains.canary())
                 sql.run(engine, mend_it)

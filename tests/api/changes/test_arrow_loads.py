@@ -64,10 +64,7 @@ def test_what_is_no_stream_is_rejected_with_what_to_change(gateway: Gateway) -> 
 
 
 def test_partial_updates_are_completed_from_loaded_rows(gateway: Gateway) -> None:
-    declared = [{"name": name, "type": of, "nullable": name != "id"} for name, of in COLUMNS.items()]
-    options = {"partial_updates": "complete"}
-    wanted = {"key_columns": ["id"], "columns": declared, "options": options}
-    gateway.put("/v1/tables/sales.orders", json=wanted).raise_for_status()
+    gateway.register("sales.orders", COLUMNS, ["id"], partial_updates="complete").raise_for_status()
     load(gateway).raise_for_status()
     assert gateway.status("sales.orders")["row_images"]["rows"] == 3
 

@@ -30,8 +30,7 @@ def addresses(api_database: str) -> Iterator[list[str]]:
 @pytest.fixture
 def gateways(addresses: list[str], api_engine: sa.Engine) -> Iterator[list[Gateway]]:
     """Give a client per thread, alternating between the processes, whose database is empty but for a table."""
-    with api_engine.begin() as connection:
-        clear(connection, restart_ids=False)
+    sql.call(api_engine, clear, restart_ids=False)
     with ExitStack() as stack:
         clients = [stack.enter_context(Gateway.at(addresses[n % 2], ADMIN_KEY)) for n in range(THREADS)]
         clients[0].register("t", {"id": "int64"}, ["id"]).raise_for_status()

@@ -6,14 +6,9 @@ from typing import Any
 
 import httpx
 import pytest
-import sqlalchemy as sa
-from structlog.testing import capture_logs
-from typer.testing import CliRunner
 
-from mirrorgate.cli.main import app
-from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
-from tests.api.conftest import ClientWith
-from tests.support.postgres import sql
+from tests.api.calls import Gateway, insert, problem
+from tests.api.commands import Terminal
 
 LETTERS = "/v1/tables/t/dead-letters"
 SECRET = "a-value-nobody-logs"
@@ -23,9 +18,7 @@ KEEP = {"on_reject": "dead_letter"}
 @pytest.fixture
 def table(gateway: Gateway) -> Gateway:
     """Give a gateway with a table `t` that keeps dead letters."""
-    columns = [{"name": "id", "type": "int64", "nullable": False}, {"name": "n", "type": "int32"}]
-    wanted = {"key_columns": ["id"], "columns": columns, "options": {"dead_letters": "accept"}}
-    gateway.put("/v1/tables/t", json=wanted).raise_for_status()
+    gateway.register("t", {"id": "int64", "n": "int32"}, ["id"], dead_letters="accept").raise_for_status()
     return gateway
 
 
@@ -59,13 +52,6 @@ def test_an_answer_counts_the_messages_that_are_kept_and_so_do_status_and_metric
     assert metric(table, 'mirrorgate_waiting_dead_letters{table="t"}') == 1
 
 
-def test_without_the_parameter_a_request_is_all_or_nothing(table: Gateway) -> None:
-    for parameters in ({}, {"on_reject": "reject"}):
-        problem(table.arcion(insert("t", id="1"), bad(), **parameters), 422, "bad_value")
-    status = table.status("t")
-    assert (status["accepted"]["rows"], status["dead_letters"]) == (0, {"waiting": 0, "oldest_seconds": 0})
-
-
 @pytest.mark.parametrize("parameters", [{"on_reject": "drop"}, KEEP | {"dry_run": "true"}])
 def test_what_cannot_be_asked_for_is_rejected(table: Gateway, parameters: dict[str, str]) -> None:
     problem(table.arcion(bad(), **parameters), 400, "bad_request")
@@ -96,23 +82,6 @@ def test_letters_are_listed_in_pages_without_any_value(table: Gateway) -> None:
     assert (letter["index"], letter["format"], letter["state"]) == (2, "arcion", "waiting")
 
 
-def test_a_message_is_downloaded_as_it_was_written_in_the_type_it_has(table: Gateway) -> None:
-    parameters = KEEP | {"table": "t", "mode": "snapshot", "columns": "id,n"}
-    headers = {"Content-Type": "text/csv"}
-    table.post("/v1/changes/arcion", content=b"1,x\r\n", params=parameters, headers=headers).raise_for_status()
-    body = json.dumps([bad(), insert("t", id="1")], indent=3).encode()
-    headers = {"Content-Type": "application/json"}
-    table.post("/v1/changes/arcion", content=body, params=KEEP, headers=headers).raise_for_status()
-    second, first = (letter["id"] for letter in table.get(LETTERS).json()["letters"])
-    message, record = table.get(f"{LETTERS}/{first}"), table.get(f"{LETTERS}/{second}")
-    assert (message.content in body, message.json(), message.headers["content-type"]) == (
-        True,
-        bad(),
-        "application/json",
-    )
-    assert (record.content, record.headers["content-type"]) == (b"1,x\r\n", "text/csv; charset=utf-8")
-
-
 @pytest.mark.parametrize(
     ("path", "content", "message"),
     [
@@ -123,8 +92,10 @@ def test_a_message_is_downloaded_as_it_was_written_in_the_type_it_has(table: Gat
         ("rows", "text/csv", f"id,n\n2,{SECRET}\n"),
     ],
 )
-def test_a_message_of_each_format_is_downloaded(table: Gateway, path: str, content: str, message: Any) -> None:
-    body = message if isinstance(message, str) else json.dumps(message)
+def test_a_message_of_each_format_is_downloaded_as_it_was_written(
+    table: Gateway, path: str, content: str, message: Any
+) -> None:
+    body = message if isinstance(message, str) else json.dumps(message, indent=3)
     parameters, headers = KEEP | {"table": "t"}, {"Content-Type": content}
     table.post(f"/v1/changes/{path}", content=body, params=parameters, headers=headers).raise_for_status()
     (letter,) = table.get(LETTERS).json()["letters"]
@@ -176,17 +147,6 @@ def test_discarding_leaves_an_event_and_a_letter_that_can_still_be_read(table: G
     assert third
 
 
-def test_letters_of_a_dropped_table_can_be_read_and_not_replayed(table: Gateway, api_engine: sa.Engine) -> None:
-    [letter_id] = left(table)
-    sql.run(api_engine, "UPDATE mirrorgate.tables SET state = 'dropped'")
-    assert [letter["id"] for letter in table.get(LETTERS).json()["letters"]] == [letter_id]
-    assert table.get(f"{LETTERS}/{letter_id}").json() == bad()
-    assert (
-        "present generation"
-        in problem(table.post(f"{LETTERS}/{letter_id}/replay"), 409, "generation_mismatch")["remedy"]
-    )
-
-
 @pytest.mark.parametrize(
     ("method", "path", "code"),
     [
@@ -209,64 +169,40 @@ def test_a_letter_is_found_under_its_own_table_only(table: Gateway) -> None:
     problem(table.post(f"/v1/tables/u/dead-letters/{letter_id}/replay"), 404, "unknown_dead_letter")
 
 
-def test_readers_see_what_is_wrong_and_administrators_the_messages(table: Gateway, client_with: ClientWith) -> None:
-    [letter_id] = left(table)
-    reader, stranger = client_with("read", "ingest", "register"), client_with("admin", tables=["other"])
-    assert len(reader.get(LETTERS).json()["letters"]) == 1
-    calls = [
-        ("GET", f"{LETTERS}/{letter_id}"),
-        ("POST", f"{LETTERS}/{letter_id}/replay"),
-        ("POST", f"{LETTERS}/replay"),
-        ("DELETE", f"{LETTERS}/{letter_id}"),
-        ("DELETE", f"{LETTERS}?through={letter_id}&generation=1"),
-    ]
-    for method, path in calls:
-        problem(reader.request(method, path), 403, "forbidden")
-        problem(stranger.request(method, path), 404, "unknown_table")
-    problem(stranger.get(LETTERS), 404, "unknown_table")
-    problem(client_with("ingest").get(LETTERS), 403, "forbidden")
+def test_the_command_line_lists_shows_replays_and_discards(table: Gateway, terminal: Terminal, tmp_path: Path) -> None:
+    def run(command: str, *arguments: object) -> tuple[int, str]:
+        ended = terminal.run("dead-letters", command, "t", *arguments)
+        return ended.status, ended.output
 
-
-class CommandLine:
-    """`mirrorgate dead-letters` against one gateway."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        self._connection = ["--url", str(gateway.base_url), "--key", ADMIN_KEY]
-
-    def __call__(self, command: str, *arguments: str) -> tuple[int, bytes]:
-        with capture_logs():  # the gateway runs in this process
-            ran = CliRunner().invoke(app, ["dead-letters", command, "t", *arguments, *self._connection])
-        return ran.exit_code, ran.stdout_bytes
-
-
-def test_the_command_line_lists_shows_replays_and_discards(table: Gateway, tmp_path: Path) -> None:
-    run = CommandLine(table)
     first, second, third = left(table, bad(1), insert("t", id="2", n="x"), bad(3))
     code, said = run("list", "--state", "waiting")
-    assert (code, said.count(b"bad_value"), SECRET.encode() in said) == (0, 3, False)
+    assert (code, said.count("bad_value"), SECRET in said) == (0, 3, False)
     assert [letter["id"] for letter in json.loads(run("list", "--json")[1])] == [first, second, third]
-    connection = ["--url", str(table.base_url), "--key", ADMIN_KEY]
-    with capture_logs():
-        of_all = CliRunner().invoke(app, ["dead-letters", "list", *connection])
-        shown = CliRunner().invoke(app, ["tables", "show", "t", *connection])
-        status = CliRunner().invoke(app, ["status", *connection])
-    assert (of_all.output.splitlines()[0].split()[0], of_all.output.count("bad_value")) == ("table", 3)
-    assert "dead_letters.waiting: 3" in shown.output.splitlines()
-    assert status.output.splitlines()[0].endswith("dead letters")
-    assert run("show", str(first)) == (0, json.dumps(bad(1), separators=(",", ":")).encode())
+    of_all = terminal.run("dead-letters", "list").output
+    assert (of_all.splitlines()[0].split()[0], of_all.count("bad_value")) == ("table", 3)
+    assert "dead_letters.waiting: 3" in terminal.run("tables", "show", "t").output.splitlines()
+    assert terminal.run("status").output.splitlines()[0].endswith("dead letters")
+    assert run("show", first) == (0, json.dumps(bad(1), separators=(",", ":")))
     corrected = tmp_path / "corrected.json"
     corrected.write_text(json.dumps(insert("t", id="1", n="1")))
-    assert run("replay", str(first), "--file", str(corrected)) == (0, b"t: dead letter %d is batch 1\n" % first)
-    assert run("replay") == (1, b"t: 0 replayed, 2 rejected again\n")
-    assert run("discard", str(second)) == (0, b"t: 1 discarded\n")
-    assert run("discard", "--through", str(third), "--generation", "1") == (0, b"t: 1 discarded\n")
-    assert run("replay") == (0, b"t: 0 replayed, 0 rejected again\n")
+    assert run("replay", first, "--file", corrected) == (0, f"t: dead letter {first} is batch 1\n")
+    assert run("replay") == (1, "t: 0 replayed, 2 rejected again\n")
+    assert run("discard", second) == (0, "t: 1 discarded\n")
+    assert run("discard", "--through", third, "--generation", 1) == (0, "t: 1 discarded\n")
+    assert run("replay") == (0, "t: 0 replayed, 0 rejected again\n")
     assert table.status("t")["dead_letters"]["waiting"] == 0
 
 
 @pytest.mark.parametrize(
-    "arguments", [("replay", "--file", "/dev/null"), ("discard",), ("discard", "1", "--through", "2"),
-                  ("discard", "--through", "2")]
-)  # fmt: skip
-def test_the_command_line_rejects_what_it_cannot_mean(table: Gateway, arguments: tuple[str, ...]) -> None:
-    assert CommandLine(table)(*arguments)[0] == 2
+    "arguments",
+    [
+        ("replay", "--file", "/dev/null"),
+        ("discard",),
+        ("discard", "1", "--through", "2"),
+        ("discard", "--through", "2"),
+    ],
+)
+@pytest.mark.usefixtures("table")
+def test_the_command_line_rejects_what_it_cannot_mean(terminal: Terminal, arguments: tuple[str, ...]) -> None:
+    command, *others = arguments
+    assert terminal.run("dead-letters", command, "t", *others).status == 2

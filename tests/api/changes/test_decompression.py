@@ -25,9 +25,8 @@ def expanded(body: bytes, encoding: str) -> bytes:
 )
 def test_a_body_of_many_empty_frames_is_rejected(encoding: str, empty: bytes) -> None:
     end = COMPRESS[encoding](b"x")
-    with rejected() as rejection:
+    with rejected(Code.BAD_ENCODING) as rejection:
         expanded(empty * MAX_MEMBERS + end, encoding)
-    assert rejection.code is Code.BAD_ENCODING
     assert "frames" in rejection.detail
     assert expanded(empty * (MAX_MEMBERS - 1) + end, encoding) == b"x"
 

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from tests.api.calls import Gateway, problem
 from tests.api.commands import staged
 from tests.api.conftest import ClientWith
+from tests.support.postgres import sql
 
 LAYOUT = {
     "data": "row",
@@ -27,12 +28,12 @@ def audited(engine: sa.Engine) -> list[str]:
         return [*connection.execute(sa.text(actions)).scalars()]
 
 
-def test_messages_of_a_stored_layout_land(gateway: Gateway, api_engine: sa.Engine) -> None:
+def test_messages_of_a_stored_layout_land(gateway: Gateway) -> None:
     gateway.register("t", COLUMNS, ["id"]).raise_for_status()
     assert gateway.put("/v1/layouts/flat", json=LAYOUT).status_code == 201
     answer = gateway.replicate(INSERT, {"old_id": 1, "meta": {"operation": "d", "table": "t"}}, layout="flat")
     assert answer.json()["receipts"] == [{"table": "t", "generation": 1, "sequence": 1, "changes": 2, "rows": 2}]
-    assert staged(api_engine, "t") == [(1, "a"), (1, None)]
+    assert staged(gateway.engine, "t") == [(1, "a"), (1, None)]
 
 
 def test_a_change_of_a_layout_is_in_force_for_the_next_request(gateway: Gateway) -> None:
@@ -47,7 +48,7 @@ def test_a_change_of_a_layout_is_in_force_for_the_next_request(gateway: Gateway)
     problem(gateway.replicate(INSERT, layout="flat"), 404, "unknown_layout")
 
 
-def test_a_layout_is_read_back_listed_and_audited_once(gateway: Gateway, api_engine: sa.Engine) -> None:
+def test_a_layout_is_read_back_listed_and_audited_once(gateway: Gateway) -> None:
     for _ in range(2):
         gateway.put("/v1/layouts/flat", json=LAYOUT).raise_for_status()
     gateway.put("/v1/layouts/other", json={"data": "*", "headers": "headers_*", "schema": "s"}).raise_for_status()
@@ -55,7 +56,7 @@ def test_a_layout_is_read_back_listed_and_audited_once(gateway: Gateway, api_eng
     assert (stored["name"], stored["layout"], stored["changed_by"]) == ("flat", LAYOUT, "0000000000000001")
     assert [entry["name"] for entry in gateway.get("/v1/layouts").json()["layouts"]] == ["flat", "other"]
     gateway.delete("/v1/layouts/other")
-    assert audited(api_engine) == ["set_layout", "set_layout", "delete_layout"]
+    assert audited(gateway.engine) == ["set_layout", "set_layout", "delete_layout"]
     problem(gateway.get("/v1/layouts/other"), 404, "unknown_layout")
     problem(gateway.delete("/v1/layouts/other"), 404, "unknown_layout")
 
@@ -80,12 +81,11 @@ def test_a_layout_that_is_not_valid_is_not_stored(
     assert gateway.get("/v1/layouts").json() == {"layouts": []}
 
 
-def test_a_full_gateway_rejects_another_layout_and_still_replaces_one(gateway: Gateway, api_engine: sa.Engine) -> None:
+def test_a_full_gateway_rejects_another_layout_and_still_replaces_one(gateway: Gateway) -> None:
     fill = """
         INSERT INTO mirrorgate.layouts (name, layout, changed_by)
         SELECT 'l' || n, CAST(:layout AS jsonb), 'test' FROM generate_series(1, 1000) AS n"""
-    with api_engine.begin() as connection:
-        connection.execute(sa.text(fill), {"layout": json.dumps(LAYOUT)})
+    sql.run(gateway.engine, fill, layout=json.dumps(LAYOUT))
     problem(gateway.put("/v1/layouts/another", json=LAYOUT), 409, "layouts_full")
     assert gateway.put("/v1/layouts/l7", json=LAYOUT | {"data": "image"}).status_code == 200
     gateway.delete("/v1/layouts/l8").raise_for_status()

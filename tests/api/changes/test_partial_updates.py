@@ -15,9 +15,8 @@ COLUMNS: Final = {"r_regionkey": "int32", "r_name": "string", "r_comment": "stri
 
 def register(gateway: Gateway, partial_updates: str = "complete", columns: dict[str, str] | None = None) -> None:
     """Register the table of the documented realtime samples."""
-    declared = [{"name": name, "type": of} for name, of in (columns or COLUMNS).items()]
-    body = {"columns": declared, "key_columns": ["r_regionkey"], "options": {"partial_updates": partial_updates}}
-    gateway.put(f"/v1/tables/{REGION}", json=body).raise_for_status()
+    options = {"partial_updates": partial_updates}
+    gateway.register(REGION, columns or COLUMNS, ["r_regionkey"], **options).raise_for_status()
 
 
 def sample(samples: Path, name: str) -> dict[str, Any]:
@@ -61,36 +60,6 @@ def test_the_documented_partial_update_is_completed_from_the_row_before_it(gatew
     assert response.status_code == 202
     assert response.json()["receipts"][0]["sequence"] == 2
     assert dry_rows(gateway, region_update("10", r_name="Bharat"))[0]["r_comment"] == "USA"
-
-
-def test_earlier_changes_of_the_same_request_count(gateway: Gateway) -> None:
-    register(gateway)
-    rows = dry_rows(
-        gateway,
-        insert(REGION, r_regionkey="1", r_name="Asia", r_comment="a"),
-        region_update("1", r_comment="b"),
-        region_update("1", "2"),
-        region_update("2", r_name="Africa"),
-    )
-    assert [tuple(row.values()) for row in rows] == [
-        (1, "Asia", "a", 0),
-        (1, "Asia", "b", 1),
-        (1, None, None, 2),
-        (2, "Asia", "b", 0),
-        (2, "Africa", "b", 1),
-    ]
-
-
-def test_the_count_follows_inserts_key_changes_and_deletes(gateway: Gateway) -> None:
-    register(gateway)
-    assert images(gateway) == 0
-    gateway.arcion(*(insert(REGION, r_regionkey=str(key), r_name="x", r_comment="y") for key in range(5)))
-    assert images(gateway) == 5
-    gateway.arcion(region_update("1", "7"), region_update("2", r_name="z"))
-    assert images(gateway) == 5
-    delete = region_update("7") | {"opType": "D"}
-    assert gateway.arcion(delete).status_code == 202
-    assert images(gateway) == 4
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
@@ -150,30 +119,6 @@ def test_a_dry_run_shows_the_values_of_a_flagged_row_only_to_a_key_with_read(
     answer = client_with("ingest").arcion(insert("t", id="5", note="n"), moved, dry_run=True)
     assert "SECRET" not in answer.text
     assert [hidden["row"] for hidden in answer.json()["tables"][0]["withheld"]] == [0, 1, 2]
-
-
-def test_switching_the_option_off_and_on_again_starts_without_images(gateway: Gateway) -> None:
-    register(gateway)
-    gateway.arcion(insert(REGION, r_regionkey="1", r_name="Asia", r_comment="a"))
-    register(gateway, "reject")
-    assert images(gateway) == 0
-    problem(gateway.arcion(region_update("1", r_name="z")), 422, "incomplete_update")
-    register(gateway, "complete")
-    details = problem(gateway.arcion(region_update("1", r_name="z")), 422, "incomplete_update")
-    assert "no row image" in details["errors"][0]["detail"]
-    gateway.arcion(region_update("1", r_name="Africa", r_comment="b"))
-    assert images(gateway) == 1
-    assert dry_rows(gateway, region_update("1", r_name="z"))[0]["r_comment"] == "b"
-
-
-def test_a_live_table_that_is_switched_on_completes_the_rows_that_come_from_then_on(gateway: Gateway) -> None:
-    register(gateway, "reject")
-    gateway.arcion(*(insert(REGION, r_regionkey=str(key), r_name="x", r_comment="y") for key in range(3)))
-    gateway.put(f"/v1/tables/{REGION}", json={"options": {"partial_updates": "complete"}}).raise_for_status()
-    assert images(gateway) == 0
-    problem(gateway.arcion(region_update("1", r_name="z")), 422, "incomplete_update")
-    gateway.arcion(insert(REGION, r_regionkey="4", r_name="new", r_comment="row"))
-    assert dry_rows(gateway, region_update("4", r_name="z"))[0]["r_comment"] == "row"
 
 
 def test_an_image_survives_a_new_schema_version_whose_columns_are_null_in_it(gateway: Gateway) -> None:

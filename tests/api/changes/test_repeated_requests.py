@@ -102,20 +102,6 @@ def test_a_producer_finds_its_position_again(table: Gateway) -> None:
     assert (state["sequence"], state["position"]) == (3, "orders-0 offset 41")
 
 
-def test_another_position_is_another_request(table: Gateway) -> None:
-    post(table, 1, headers=numbered(1, position="41")).raise_for_status()
-    assert post(table, 1, headers=numbered(1, position="41")).json()["replayed"] is True
-    for other in ("42", None):
-        problem(post(table, 1, headers=numbered(1, position=other)), 422, "producer_sequence_reused")
-    assert table.get("/v1/producers/crm").json()["position"] == "41"
-
-
-def test_a_rejected_request_leaves_the_position(table: Gateway) -> None:
-    headers = numbered(1, position="41") | {"Content-Type": "application/json"}
-    problem(table.post(ARCION, json=[insert("t", id="no number")], headers=headers), 422, "bad_value")
-    problem(table.get("/v1/producers/crm"), 404, "unknown_producer")
-
-
 @pytest.mark.parametrize("name", ["kafka:prod/sink/sales.orders/0", "a%2Fb?#", "/", "x" * 255])
 def test_any_name_of_a_producer_can_be_asked_for(table: Gateway, name: str) -> None:
     post(table, 1, headers=numbered(1, name)).raise_for_status()

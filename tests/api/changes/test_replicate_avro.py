@@ -9,11 +9,10 @@ from typing import Any
 
 import httpx
 import pytest
-import sqlalchemy as sa
 
-from app.observability.api_metrics import INGEST_PATHS
 from tests.api.calls import Gateway, problem
-from tests.api.commands import staged
+from tests.api.commands import keys, staged
+from tests.support.ingest_harness import counted_paths
 from tests.support.samples.replicate_avro import (
     JOBS,
     data_message,
@@ -41,26 +40,15 @@ def post(gateway: Gateway, *messages: bytes, **parameters: Any) -> httpx.Respons
     return gateway.post("/v1/changes/replicate", content=b"".join(messages), params=parameters, headers=headers)
 
 
-def paths() -> dict[tuple[str, str], float]:
-    (family,) = INGEST_PATHS.collect()
-    return {
-        (sample.labels["path"], sample.labels["reason"]): sample.value
-        for sample in family.samples
-        if sample.labels["format"] == "replicate" and sample.name.endswith("_total")
-    }
-
-
-def test_the_data_schema_is_the_avro_schema_for_deserializing_the_data_messages(
-    gateway: Gateway, api_engine: sa.Engine
-) -> None:
+def test_the_data_schema_is_the_avro_schema_for_deserializing_the_data_messages(gateway: Gateway) -> None:
     described = post(gateway, metadata_message(TABLE, "7b1c"))
     assert (described.status_code, described.json()["receipts"]) == (202, [])
     accepted = post(gateway, data_message(TABLE, "7b1c", "REFRESH", ROW))
     assert accepted.status_code == 202, accepted.text
-    assert staged(api_engine, TABLE) == [LANDED]
+    assert staged(gateway.engine, TABLE) == [LANDED]
 
 
-def test_metadata_and_data_of_one_request_are_read_in_order(gateway: Gateway, api_engine: sa.Engine) -> None:
+def test_metadata_and_data_of_one_request_are_read_in_order(gateway: Gateway) -> None:
     accepted = post(
         gateway,
         metadata_message(TABLE, "7b1c"),
@@ -70,23 +58,18 @@ def test_metadata_and_data_of_one_request_are_read_in_order(gateway: Gateway, ap
         data_message(TABLE, "7b1c", "DELETE", ROW),
     )
     assert accepted.json()["receipts"][0]["changes"] == 3, accepted.text
-    assert [row[1] for row in staged(api_engine, TABLE)] == ["Ingénieur", "Senior", None]
+    assert [row[1] for row in staged(gateway.engine, TABLE)] == ["Ingénieur", "Senior", None]
 
 
-def test_data_of_a_known_schema_takes_the_columnar_path(gateway: Gateway, api_engine: sa.Engine) -> None:
+def test_data_of_a_known_schema_takes_the_columnar_path(gateway: Gateway) -> None:
     post(gateway, metadata_message(TABLE, "7b1c"))
-    before = paths()
     messages = [data_message(TABLE, "7b1c", "INSERT", ROW | {"ID": number}) for number in range(20)]
-    assert post(gateway, *messages).status_code == 202
-    assert {path: count - before.get(path, 0) for path, count in paths().items() if count != before.get(path, 0)} == {
-        ("columnar", ""): 1
-    }
-    assert staged(api_engine, TABLE) == [(number, *LANDED[1:]) for number in range(20)]
+    with counted_paths(("replicate", "columnar", "")):
+        assert post(gateway, *messages).status_code == 202
+    assert staged(gateway.engine, TABLE) == [(number, *LANDED[1:]) for number in range(20)]
 
 
-def test_the_json_envelope_holds_the_bytes_in_base64_beside_messages_in_json(
-    gateway: Gateway, api_engine: sa.Engine
-) -> None:
+def test_the_json_envelope_holds_the_bytes_in_base64_beside_messages_in_json(gateway: Gateway) -> None:
     post(gateway, metadata_message(TABLE, "7b1c"))
     message = {
         "magic": "atMSG",
@@ -102,10 +85,10 @@ def test_the_json_envelope_holds_the_bytes_in_base64_beside_messages_in_json(
     }
     assert gateway.replicate(message, in_json).status_code == 202
     assert gateway.replicate({"key": {"ID": 1}, "value": message | {"messageSchema": None}}).status_code == 202
-    assert [row[0] for row in staged(api_engine, TABLE)] == [1, 2, 1]
+    assert keys(gateway.engine, TABLE) == [1, 2, 1]
 
 
-def test_several_schema_ids_of_a_table_are_read_each_by_its_own_schema(gateway: Gateway, api_engine: sa.Engine) -> None:
+def test_several_schema_ids_of_a_table_are_read_each_by_its_own_schema(gateway: Gateway) -> None:
     later = {**JOBS, "GRADE": ("INT2", ["null", "int"])}
     post(gateway, metadata_message(TABLE, "v1"))
     assert post(gateway, metadata_message(TABLE, "v2", later, version=2)).status_code == 202
@@ -115,15 +98,15 @@ def test_several_schema_ids_of_a_table_are_read_each_by_its_own_schema(gateway: 
         data_message(TABLE, "v1", "INSERT", ROW),
     )
     assert accepted.status_code == 202, accepted.text
-    assert [(row[0], row[-1]) for row in staged(api_engine, TABLE)] == [(2, 7), (1, None)]
+    assert [(row[0], row[-1]) for row in staged(gateway.engine, TABLE)] == [(2, 7), (1, None)]
 
 
-def test_a_record_without_an_envelope_needs_its_schema_id(gateway: Gateway, api_engine: sa.Engine) -> None:
+def test_a_record_without_an_envelope_needs_its_schema_id(gateway: Gateway) -> None:
     post(gateway, metadata_message(TABLE, "7b1c"))
     record = data_record(TABLE, "INSERT", ROW)
     assert "schema_id" in problem(post(gateway, record), 400, "bad_request")["detail"]
     assert post(gateway, record, schema_id="7b1c").status_code == 202
-    assert staged(api_engine, TABLE) == [LANDED]
+    assert staged(gateway.engine, TABLE) == [LANDED]
     in_json = gateway.replicate({"data": {}}, schema_id="7b1c")
     assert "in Avro" in problem(in_json, 400, "bad_request")["detail"]
 
@@ -138,11 +121,11 @@ def test_data_before_its_metadata_can_be_sent_again(gateway: Gateway) -> None:
     assert post(gateway, early).status_code == 202
 
 
-def test_tables_with_equal_columns_can_share_a_schema_id(gateway: Gateway, api_engine: sa.Engine) -> None:
+def test_tables_with_equal_columns_can_share_a_schema_id(gateway: Gateway) -> None:
     other = "PAYROLL.GRADES"
     post(gateway, metadata_message(TABLE, "7b1c"), metadata_message(other, "7b1c"))
     assert post(gateway, data_message(other, "7b1c", "INSERT", ROW), table=other).status_code == 202
-    assert staged(api_engine, other) == [LANDED]
+    assert staged(gateway.engine, other) == [LANDED]
     problem(post(gateway, data_message(TABLE, "7b1c", "INSERT", ROW)), 409, "ambiguous_schema_id")
 
 
@@ -175,7 +158,7 @@ def test_bytes_that_are_not_of_their_schema_are_rejected_with_index_and_pointer(
     assert "Ing" not in json.dumps(found)
 
 
-def test_a_wrong_record_becomes_a_dead_letter_that_can_be_replayed(gateway: Gateway, api_engine: sa.Engine) -> None:
+def test_a_wrong_record_becomes_a_dead_letter_that_can_be_replayed(gateway: Gateway) -> None:
     types = {"ID": "int32", "TITLE": "string", "PAY": "decimal(9,2)", "SINCE": "date", "AT": "timestamp"}
     gateway.register(TABLE, types | {"RATIO": "float64", "BADGE": "binary"}, ["ID"], dead_letters="accept")
     assert post(gateway, metadata_message(TABLE, "7b1c")).status_code == 202
@@ -192,12 +175,10 @@ def test_a_wrong_record_becomes_a_dead_letter_that_can_be_replayed(gateway: Gate
     }
     replayed = gateway.post(f"/v1/tables/{TABLE}/dead-letters/{letter['id']}/replay", json=corrected)
     assert replayed.status_code == 202, replayed.text
-    assert [row[0] for row in staged(api_engine, TABLE)] == [1, 2]
+    assert keys(gateway.engine, TABLE) == [1, 2]
 
 
-def test_a_message_with_a_new_data_schema_under_its_id_replaces_the_old_one(
-    gateway: Gateway, api_engine: sa.Engine
-) -> None:
+def test_a_message_with_a_new_data_schema_under_its_id_replaces_the_old_one(gateway: Gateway) -> None:
     without = metadata_message(TABLE, "7b1c", schema={})
     post(gateway, without)
     problem(post(gateway, data_message(TABLE, "7b1c", "INSERT", ROW)), 409, "schema_unknown")
@@ -205,7 +186,7 @@ def test_a_message_with_a_new_data_schema_under_its_id_replaces_the_old_one(
     assert post(gateway, data_message(TABLE, "7b1c", "INSERT", ROW)).status_code == 202
     post(gateway, without)  # as the same task writes it in JSON
     assert post(gateway, data_message(TABLE, "7b1c", "INSERT", ROW)).status_code == 202
-    assert staged(api_engine, TABLE) == [LANDED, LANDED]
+    assert staged(gateway.engine, TABLE) == [LANDED, LANDED]
 
 
 def test_an_unreadable_data_schema_rejects_only_the_data(gateway: Gateway) -> None:

@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.api.calls import EMPLOYEES, Gateway, problem, without_id
 from tests.api.conftest import ClientWith
 
@@ -73,23 +71,10 @@ def test_bare_data_needs_the_table_in_the_request(gateway: Gateway, samples: Pat
     assert gateway.replicate(bare, table=EMPLOYEES).status_code == 202
 
 
-def test_data_without_metadata_asks_for_it(gateway: Gateway, samples: Path) -> None:
-    problem(gateway.replicate(message(samples, "dt_insert")), 409, "schema_unknown")
-
-
 def test_parts_of_a_request_that_name_different_tables_are_rejected(gateway: Gateway, samples: Path) -> None:
     gateway.replicate(message(samples, "md_employees"))
     problem(gateway.replicate(message(samples, "dt_insert"), table="other"), 422, "table_mismatch")
     problem(gateway.replicate(message(samples, "dt_insert", table="OTHER")), 422, "table_mismatch")
-
-
-def test_the_same_metadata_again_is_no_change_and_older_metadata_is_stale(gateway: Gateway, samples: Path) -> None:
-    newer = message(samples, "md_employees")
-    newer["message"]["lineage"]["tableVersion"] = 2
-    assert [gateway.replicate(newer).status_code for _ in range(2)] == [202, 202]
-    details = problem(gateway.replicate(message(samples, "md_employees")), 409, "stale_metadata")
-    assert details["errors"][0]["pointer"] == "/message/lineage/tableVersion"
-    assert gateway.status(EMPLOYEES)["schema_version"] == 1
 
 
 def test_a_column_in_newer_metadata_is_added(gateway: Gateway, samples: Path) -> None:
@@ -126,24 +111,6 @@ def test_messages_without_a_body_are_counted(gateway: Gateway) -> None:
         202,
         {"receipts": [], "ignored": 2, "duplicates": 0, "dead_letters": 0, "replayed": False},
     )
-
-
-@pytest.mark.parametrize(
-    ("rights", "tables", "status", "code"),
-    [
-        (["ingest"], ["*"], 403, "forbidden"),
-        (["ingest", "register"], ["other"], 404, "unknown_table"),
-        (["ingest", "register"], ["hr.*"], 202, None),
-    ],
-)
-def test_metadata_needs_the_right_to_register_its_table(
-    client_with: ClientWith, samples: Path, rights: list[str], tables: list[str], status: int, code: str | None
-) -> None:
-    response = client_with(*rights, tables=tables).replicate(message(samples, "md_employees"))
-    if code is None:
-        assert response.status_code == status
-    else:
-        problem(response, status, code)
 
 
 def test_a_schema_id_does_not_tell_a_table_outside_the_keys_patterns(

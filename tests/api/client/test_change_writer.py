@@ -5,9 +5,8 @@ import multiprocessing
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 import pytest
@@ -27,8 +26,8 @@ from mirrorgate import (
 )
 from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
 from tests.api.calls import ADMIN_KEY, Gateway, insert
-from tests.api.client.writers import SMALL, writing
-from tests.api.commands import staged
+from tests.api.client.writers import SMALL, Writing, writing
+from tests.api.commands import keys
 from tests.support.http.faulty_proxy import Fault, FaultyProxy, faulty_proxy
 from tests.support.http.holding_proxy import Held, holding_proxy
 from tests.support.waiting import wait_until
@@ -36,20 +35,21 @@ from tests.support.waiting import wait_until
 both = pytest.mark.parametrize("kind", ["sync", "async"])
 
 
-@pytest.fixture
-def table(gateway: Gateway) -> str:
-    gateway.register("t", {"id": "int64"}, ["id"]).raise_for_status()
-    return "t"
+@dataclass(frozen=True)
+class Writers:
+    """Opens writers of one kind, `sync` or `async`."""
+
+    kind: str
+    address: str
+    engine: sa.Engine
+
+    def open(self, table: str | None = "t", **options: Any) -> AbstractContextManager[Writing]:
+        return writing(self.kind, self.address, table=table, **options)
 
 
-@pytest.fixture
-def proxy(table: str, api_address: str) -> Iterator[FaultyProxy]:
-    with faulty_proxy(api_address) as proxy:
-        yield proxy
-
-
-def keys(engine: sa.Engine, table: str = "t") -> list[int]:
-    return [row[0] for row in staged(engine, table)]
+@pytest.fixture(params=["sync", "async"])
+def writers(request: pytest.FixtureRequest, gateway: Gateway, table: str) -> Writers:
+    return Writers(request.param, gateway.address, gateway.engine)
 
 
 FAULTS = st.lists(st.sampled_from([Fault.NONE, Fault.LOST, Fault.DROPPED, Fault.BUSY, Fault.FAILED]), max_size=4)
@@ -104,14 +104,9 @@ class Scenery:
         ]
 
 
-@pytest.fixture(scope="module")
-def numbers() -> Iterator[int]:
-    return count()
-
-
 @pytest.fixture
-def scenery(gateway: Gateway, proxy: FaultyProxy, api_engine: sa.Engine, numbers: Iterator[int]) -> Scenery:
-    return Scenery(gateway, proxy, api_engine, numbers)
+def scenery(gateway: Gateway, proxy: FaultyProxy, numbers: Iterator[int]) -> Scenery:
+    return Scenery(gateway, proxy, gateway.engine, numbers)
 
 
 @both
@@ -129,16 +124,13 @@ def test_each_row_lands_once_and_in_order_in_many_cases(scenery: Scenery, kind: 
     scenery.check(kind, case)
 
 
-@both
-def test_a_flush_returns_receipts_of_durable_rows(
-    table: str, api_address: str, api_engine: sa.Engine, kind: str
-) -> None:
-    with writing(kind, api_address, table=table) as writer:
+def test_a_flush_returns_receipts_of_durable_rows(writers: Writers) -> None:
+    with writers.open() as writer:
         for number in range(12):
             writer.write({"id": number})
         (receipt,) = writer.flush()
         assert (receipt.table, receipt.changes, receipt.rows) == ("t", 12, 12)
-        assert keys(api_engine) == list(range(12))
+        assert keys(writers.engine) == list(range(12))
         assert writer.flush() == ()
         writer.write({"id": 3}, op="delete")
         (receipt,) = writer.close()
@@ -147,21 +139,17 @@ def test_a_flush_returns_receipts_of_durable_rows(
             writer.write({"id": 1})
 
 
-@both
-def test_a_row_lands_without_a_flush_after_its_age(table: str, api_address: str, kind: str) -> None:
+def test_a_row_lands_without_a_flush_after_its_age(writers: Writers) -> None:
     arrived = threading.Event()
-    with writing(kind, api_address, table=table, on_accepted=lambda _: arrived.set()) as writer:
+    with writers.open(on_accepted=lambda _: arrived.set()) as writer:
         writer.write({"id": 1})
-        if kind == "async":
+        if writers.kind == "async":
             writer.flush()
         assert arrived.wait(30)
 
 
-@both
-def test_a_rejected_row_stops_the_writer_and_names_its_handle(
-    table: str, api_address: str, api_engine: sa.Engine, kind: str
-) -> None:
-    with pytest.raises(RowsRejected) as raised, writing(kind, api_address, table=table) as writer:
+def test_a_rejected_row_stops_the_writer_and_names_its_handle(writers: Writers) -> None:
+    with pytest.raises(RowsRejected) as raised, writers.open() as writer:
         writer.write({"id": 1})
         writer.flush()
         writer.write({"id": 2}, handle="order 2")
@@ -170,18 +158,16 @@ def test_a_rejected_row_stops_the_writer_and_names_its_handle(
     error = raised.value
     assert (error.code, error.unsent) == (Code.BAD_VALUE, 2)
     assert [(row.handle, row.number, row.pointer) for row in error.rows] == [("order 3", 2, "/id")]
-    assert keys(api_engine) == [1]
+    assert keys(writers.engine) == [1]
 
 
-@both
-def test_a_rejected_row_that_no_call_waits_for_is_raised_at_the_end(table: str, api_address: str, kind: str) -> None:
-    with pytest.raises(RowsRejected), writing(kind, api_address, table=table) as writer:
+def test_a_rejected_row_that_no_call_waits_for_is_raised_at_the_end(writers: Writers) -> None:
+    with pytest.raises(RowsRejected), writers.open() as writer:
         writer.write({"id": "x"})
 
 
-@both
-def test_what_concerns_no_row_is_raised_as_the_gateway_says_it(table: str, api_address: str, kind: str) -> None:
-    with pytest.raises((RejectedByGateway, RowsRejected)) as raised, writing(kind, api_address, table="none") as writer:
+def test_what_concerns_no_row_is_raised_as_the_gateway_says_it(writers: Writers) -> None:
+    with pytest.raises((RejectedByGateway, RowsRejected)) as raised, writers.open("none") as writer:
         writer.write({"id": 1})
     assert raised.value.code is Code.UNKNOWN_TABLE
 
@@ -202,23 +188,18 @@ def test_a_gateway_that_stays_away_is_given_up_and_the_rows_are_counted(table: s
 
 
 @both
-def test_a_large_request_is_cut_smaller_than_the_gateway_allows(
-    gateway: Gateway, api_address: str, api_engine: sa.Engine, kind: str
-) -> None:
+def test_a_large_request_is_cut_smaller_than_the_gateway_allows(gateway: Gateway, kind: str) -> None:
     """The gateway of these tests takes bodies of 100 kB."""
     gateway.register("n", {"id": "int64", "note": "string"}, ["id"]).raise_for_status()
-    with writing(kind, api_address, table="n", limits=BufferLimits(request_bytes=2**19)) as writer:
+    with writing(kind, gateway.address, table="n", limits=BufferLimits(request_bytes=2**19)) as writer:
         for number in range(300):
             writer.write({"id": number, "note": "x" * 1_000})
-    assert keys(api_engine, "n") == list(range(300))
+    assert keys(gateway.engine, "n") == list(range(300))
 
 
-@both
-def test_a_restarted_program_continues_after_the_position(
-    table: str, api_address: str, api_engine: sa.Engine, kind: str
-) -> None:
+def test_a_restarted_program_continues_after_the_position(writers: Writers) -> None:
     for _ in range(3):
-        with writing(kind, api_address, table=table, producer="shop") as writer:
+        with writers.open(producer="shop") as writer:
             first = 0 if writer.position is None else int(writer.position) + 1
             for number in range(first, first + 7):
                 writer.write({"id": number}, position=str(number))
@@ -226,59 +207,48 @@ def test_a_restarted_program_continues_after_the_position(
                 writer.flush()
                 writer.write({"id": 99})
                 writer.abort()
-    assert keys(api_engine) == list(range(21))
+    assert keys(writers.engine) == list(range(21))
 
 
-@both
-def test_two_writers_of_one_producer_are_told_apart(table: str, api_address: str, kind: str) -> None:
+def test_two_writers_of_one_producer_are_told_apart(writers: Writers) -> None:
     with (
-        writing(kind, api_address, table=table, producer="shop") as other,
+        writers.open(producer="shop") as other,
         pytest.raises(ProducerConflict),
-        writing(kind, api_address, table=table, producer="shop") as writer,
+        writers.open(producer="shop") as writer,
     ):
         other.write({"id": 1})
         other.flush()
         writer.write({"id": 2})
 
 
-@both
-def test_messages_of_a_tool_pass_as_they_were_written(
-    table: str, api_address: str, api_engine: sa.Engine, kind: str
-) -> None:
-    with writing(kind, api_address, source_format="arcion") as writer:
+def test_messages_of_a_tool_pass_as_they_were_written(writers: Writers) -> None:
+    with writers.open(None, source_format="arcion") as writer:
         writer.write_change(insert("t", id="1"))
         writer.write_change(json.dumps(insert("t", id="2"), indent=2))
         with pytest.raises(RejectedInput, match="not rows"):
             writer.write({"id": 1})
-    assert keys(api_engine) == [1, 2]
+    assert keys(writers.engine) == [1, 2]
 
 
-@both
-def test_what_a_function_of_the_caller_raises_stops_the_writer(table: str, api_address: str, kind: str) -> None:
+def test_what_a_function_of_the_caller_raises_stops_the_writer(writers: Writers) -> None:
     def fails(_: Accepted) -> None:
         raise LookupError("no such row")
 
-    with pytest.raises(LookupError), writing(kind, api_address, table=table, on_accepted=fails) as writer:
+    with pytest.raises(LookupError), writers.open(on_accepted=fails) as writer:
         writer.write({"id": 1})
         writer.flush()
 
 
-@both
-def test_an_error_of_the_program_is_not_hidden_and_its_rows_land(
-    table: str, api_address: str, api_engine: sa.Engine, kind: str
-) -> None:
-    with pytest.raises(LookupError), writing(kind, api_address, table=table) as writer:
+def test_an_error_of_the_program_is_not_hidden_and_its_rows_land(writers: Writers) -> None:
+    with pytest.raises(LookupError), writers.open() as writer:
         writer.write({"id": 1})
         raise LookupError("in the program")
-    assert keys(api_engine) == [1]
+    assert keys(writers.engine) == [1]
 
 
-@both
-def test_an_interrupted_program_ends_without_sending(
-    table: str, api_address: str, api_engine: sa.Engine, kind: str
-) -> None:
+def test_an_interrupted_program_ends_without_sending(writers: Writers) -> None:
     limits = BufferLimits(max_age=3_600)
-    with pytest.raises(KeyboardInterrupt), writing(kind, api_address, table=table, limits=limits) as writer:
+    with pytest.raises(KeyboardInterrupt), writers.open(limits=limits) as writer:
         writer.write({"id": 1})
         raise KeyboardInterrupt
     assert writer.unsent == 1

@@ -5,7 +5,6 @@ Skipped without pandas; `make test-real` runs them with it.
 
 import datetime as dt
 import json
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -14,17 +13,11 @@ import sqlalchemy as sa
 
 import mirrorgate
 from mirrorgate import GatewayClient
-from tests.api.calls import ADMIN_KEY, Gateway
+from tests.api.calls import ADMIN_KEY
 from tests.api.commands import staged
 from tests.support.processes import REPOSITORY
 
 pd = pytest.importorskip("pandas", reason="PyArrow imports pandas everywhere once it is installed")
-
-
-@pytest.fixture
-def client(gateway: Gateway, api_address: str) -> Iterator[GatewayClient]:
-    with GatewayClient(api_address, ADMIN_KEY) as client:
-        yield client
 
 
 AT = dt.datetime(2026, 11, 1, 12, 30)

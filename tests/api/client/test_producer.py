@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Iterator
-from itertools import count
 
 import pytest
 import sqlalchemy as sa
@@ -15,7 +14,8 @@ from mirrorgate.producer import ChangeRequest, Patience, Producer, ProducerConfl
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import staged
 from tests.client.send.fake_gateway import answer, fake_gateway
-from tests.support.http.faulty_proxy import Fault, FaultyProxy, faulty_proxy
+from tests.support.http.faulty_proxy import Fault, FaultyProxy
+from tests.support.postgres import sql
 
 
 class Hasty(threading.Event):
@@ -31,21 +31,9 @@ class Hasty(threading.Event):
 
 
 @pytest.fixture
-def proxy(gateway: Gateway, api_address: str) -> Iterator[FaultyProxy]:
-    gateway.register("t", {"id": "int64"}, ["id"]).raise_for_status()
-    with faulty_proxy(api_address) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 def client(proxy: FaultyProxy) -> Iterator[GatewayClient]:
     with GatewayClient(proxy.url, ADMIN_KEY) as client:
         yield client
-
-
-@pytest.fixture(scope="module")
-def numbers() -> Iterator[int]:
-    return count()
 
 
 def row(number: int, table: str = "t", position: str | None = None) -> ChangeRequest:
@@ -66,7 +54,6 @@ def test_each_request_lands_once_and_in_order_whatever_fails(
     proxy: FaultyProxy,
     client: GatewayClient,
     gateway: Gateway,
-    api_engine: sa.Engine,
     numbers: Iterator[int],
     faults: list[Fault],
     positions: list[str | None],
@@ -84,7 +71,7 @@ def test_each_request_lands_once_and_in_order_whatever_fails(
         producer.send(row(number, name, position))
         last = position or last
         assert (producer.sequence, producer.position) == (number + 1, last)
-    assert [key for (key,) in staged(api_engine, name)] == [0, 1, 2, 3]
+    assert [key for (key,) in staged(gateway.engine, name)] == [0, 1, 2, 3]
     state = gateway.get(f"/v1/producers/p%2F{name}").json()
     assert (state["sequence"], state["position"]) == (4, last)
 
@@ -148,8 +135,7 @@ def test_two_processes_of_one_name_are_told_apart(client: GatewayClient, api_eng
     other.refresh()
     assert other.position == "1"
     other.send(row(2, position="2"))
-    with api_engine.begin() as connection:
-        connection.execute(sa.text("UPDATE mirrorgate.producers SET last_sequence = 0"))
+    sql.run(api_engine, "UPDATE mirrorgate.producers SET last_sequence = 0")
     with pytest.raises(ProducerConflict) as gap:
         other.send(row(3))
     assert gap.value.code is Code.PRODUCER_GAP

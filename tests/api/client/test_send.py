@@ -5,15 +5,11 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
-from mirrorgate.errors import Code
-from mirrorgate.http import AnswerLost, GatewayClient
 from tests.api.calls import EMPLOYEES, MAX_BODY_BYTES, Gateway
-from tests.api.commands import Ended, Terminal, lines, staged
+from tests.api.commands import Ended, Terminal, keys, lines, staged
 from tests.support.samples.replicate_avro import data_message, metadata_message
 
 CSV = ("--format", "csv", "--table", "t", "--mode", "snapshot")
@@ -39,9 +35,7 @@ def send(terminal: Terminal, tmp_path: Path) -> Send:
     [b"\n".join(lines(1_000)), b"[" + b",\n".join(lines(1_000)) + b"]", b" ".join(lines(1_000))],
     ids=["lines", "array", "objects"],
 )
-def test_a_file_above_the_body_limit_is_sent_in_order(
-    gateway: Gateway, api_engine: sa.Engine, send: Send, content: bytes
-) -> None:
+def test_a_file_above_the_body_limit_is_sent_in_order(gateway: Gateway, send: Send, content: bytes) -> None:
     gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
     assert len(content) > MAX_BODY_BYTES
     ended = send(content, "--format", "arcion", "--max-bytes", 30_000, "--json")
@@ -50,12 +44,12 @@ def test_a_file_above_the_body_limit_is_sent_in_order(
     requests = report["requests"]
     assert requests >= len(content) // 30_000
     assert report["tables"] == {"t": {"generation": 1, "last_sequence": requests, "changes": 1_000, "rows": 1_000}}
-    assert staged(api_engine, "t") == [(key, "x" * 50) for key in range(1_000)]
+    assert staged(gateway.engine, "t") == [(key, "x" * 50) for key in range(1_000)]
 
 
 @pytest.mark.parametrize("declared", [("--header",), ("--columns", "id,note")])
 def test_a_csv_file_above_the_body_limit_keeps_line_ends_within_quotes(
-    gateway: Gateway, api_engine: sa.Engine, send: Send, declared: tuple[str, ...]
+    gateway: Gateway, send: Send, declared: tuple[str, ...]
 ) -> None:
     gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
     rows = [(key, f'"{key}",\r\n\n' + "é" * 50) for key in range(1_000)]
@@ -66,12 +60,12 @@ def test_a_csv_file_above_the_body_limit_keeps_line_ends_within_quotes(
     ended = send(content, *CSV, *declared, "--max-bytes", 2_000)
     assert (ended.status, ended.errors) == (0, "")
     assert ended.output.startswith("accepted: 1,000 changes in ")
-    assert staged(api_engine, "t") == rows
+    assert staged(gateway.engine, "t") == rows
 
 
 @pytest.mark.parametrize("source_format", ["rows", "rows-csv"])
 def test_a_file_of_plain_rows_is_sent_with_the_operation_of_its_rows(
-    gateway: Gateway, api_engine: sa.Engine, send: Send, source_format: str
+    gateway: Gateway, send: Send, source_format: str
 ) -> None:
     declared = ("--columns", "id:int64,note:string", "--key-columns", "id")
     rows = [{"id": key, "note": "a;\n" if key else None} for key in range(20)]
@@ -83,12 +77,10 @@ def test_a_file_of_plain_rows_is_sent_with_the_operation_of_its_rows(
     )
     assert (ended.status, ended.errors) == (0, "")
     assert ended.output.startswith("accepted: 20 changes in 3 requests")
-    assert staged(api_engine, "t") == [tuple(row.values()) for row in [*rows[1:], rows[0]]]
+    assert staged(gateway.engine, "t") == [tuple(row.values()) for row in [*rows[1:], rows[0]]]
 
 
-def test_messages_of_a_custom_format_are_sent_by_their_layout(
-    gateway: Gateway, api_engine: sa.Engine, send: Send
-) -> None:
+def test_messages_of_a_custom_format_are_sent_by_their_layout(gateway: Gateway, send: Send) -> None:
     gateway.register("offices", {"id": "int32", "title": "string"}, ["id"]).raise_for_status()
     layout = {"data": "row", "headers": "meta"}
     gateway.put("/v1/layouts/flat", json=layout).raise_for_status()
@@ -99,7 +91,7 @@ def test_messages_of_a_custom_format_are_sent_by_their_layout(
     content = "\n".join(map(json.dumps, messages)).encode()
     ended = send(content, "--format", "replicate", "--layout", "flat", "--table-from", "/to/name", "--batch", 2)
     assert (ended.status, ended.errors) == (0, "")
-    assert staged(api_engine, "offices") == [(key, "Oslo") for key in range(3)]
+    assert staged(gateway.engine, "offices") == [(key, "Oslo") for key in range(3)]
     assert "--layout is for --format replicate" in " ".join(
         send(b"", "--format", "arcion", "--layout", "x").errors.split()
     )
@@ -114,28 +106,8 @@ def test_metadata_comes_before_the_data_that_needs_it(gateway: Gateway, send: Se
     assert gateway.status(EMPLOYEES)["accepted"] == {"batches": 5, "changes": 5, "rows": 6}
 
 
-def test_a_request_whose_answer_is_lost_lands_once(
-    gateway: Gateway, api_engine: sa.Engine, send: Send, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
-    post_changes, calls = GatewayClient.post_changes, []
-
-    def losing_every_second_answer(*arguments: Any, **options: Any) -> Any:
-        answer = post_changes(*arguments, **options)
-        calls.append(answer["replayed"])
-        if len(calls) % 2:
-            raise AnswerLost(Code.NOT_READY, "the answer is lost")
-        return answer
-
-    monkeypatch.setattr(GatewayClient, "post_changes", losing_every_second_answer)
-    ended = send(b"\n".join(lines(25)), "--format", "arcion", "--batch", 10)
-    assert ended.status == 0
-    assert calls == [False, True] * 3
-    assert staged(api_engine, "t") == [(key, "x" * 50) for key in range(25)]
-
-
 def test_a_rejection_names_the_message_in_the_file_and_the_rest_can_be_sent_after_a_mend(
-    gateway: Gateway, api_engine: sa.Engine, send: Send
+    gateway: Gateway, send: Send
 ) -> None:
     gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
     wrong, mended = (b"\n".join(lines(25, **changed)) for changed in ({"_17": "x", "_18": "y"}, {}))
@@ -148,14 +120,14 @@ def test_a_rejection_names_the_message_in_the_file_and_the_rest_can_be_sent_afte
     assert f"error bad_value: message 17 /after/id: {place}: " in ended.errors
     assert "bad_value: message 18 /after/id: " in ended.errors
     assert "Then send the rest with --from-message 10." in ended.errors
-    assert len(staged(api_engine, "t")) == 10
+    assert len(staged(gateway.engine, "t")) == 10
 
     report = send(wrong, *options, "--from-message", 10, "--json").report
     assert (report["complete"], report["next_message"], report["requests"]) == (False, 10, 0)
     assert [error["index"] for error in report["error"]["errors"]] == [17, 18]
 
     assert send(mended, *options, "--from-message", 10).status == 0
-    assert staged(api_engine, "t") == [(key, "x" * 50) for key in range(25)]
+    assert staged(gateway.engine, "t") == [(key, "x" * 50) for key in range(25)]
 
 
 def test_a_rejected_csv_record_is_named_by_its_line_in_the_file(gateway: Gateway, send: Send) -> None:
@@ -179,22 +151,12 @@ def test_a_text_that_is_no_json_is_named_by_its_byte_in_the_file(gateway: Gatewa
     assert f"(byte {len(before) + 14})" in ended.errors
 
 
-def test_a_request_that_is_too_large_for_the_gateway_says_what_to_change(gateway: Gateway, send: Send) -> None:
-    gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
-    ended = send(b"\n".join(lines(1_000)), "--format", "arcion")
-    assert ended.status == 1
-    assert "error body_too_large" in ended.errors
-    assert "Give a smaller --max-bytes." in ended.errors
-
-
-def test_a_file_of_replicates_avro_envelopes_is_sent_like_json(
-    gateway: Gateway, api_engine: sa.Engine, send: Send
-) -> None:
+def test_a_file_of_replicates_avro_envelopes_is_sent_like_json(gateway: Gateway, send: Send) -> None:
     messages = [data_message("hr.jobs", "7b1c", "INSERT", {"ID": number, "TITLE": "x" * 50}) for number in range(500)]
     content = metadata_message("hr.jobs", "7b1c") + b"".join(messages)
     ended = send(content, "--format", "replicate", "--max-bytes", 20_000, "--json")
     assert (ended.status, ended.errors) == (0, "")
     assert ended.report["requests"] > 1
-    assert [row[0] for row in staged(api_engine, "hr.jobs")] == [*range(500)]
+    assert keys(gateway.engine, "hr.jobs") == [*range(500)]
     broken = send(messages[0] + messages[1][:-1], "--format", "replicate", "--json")
     assert (broken.status, broken.report["error"]["code"]) == (1, "malformed_avro")

@@ -3,7 +3,9 @@
 import csv
 import io
 import json
+import subprocess
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from mirrorgate.loads import Load
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import Ended, Terminal
 from tests.support.gateway_parts import current
-from tests.support.http.holding_proxy import Held, holding_proxy
+from tests.support.http.holding_proxy import Held, kill_while_held
 from tests.support.postgres import sql
 from tests.support.processes import started
 from tests.support.samples.images import stored_images
@@ -61,54 +63,47 @@ def loads(gateway: Gateway) -> list[str]:
     return [load["state"] for load in gateway.get(f"/v1/tables/{TABLE}/loads").json()["loads"]]
 
 
-def test_a_file_is_loaded_again_whenever_its_content_is_new(
-    gateway: Gateway, table: str, api_engine: sa.Engine, send: Send
-) -> None:
+def test_a_file_is_loaded_again_whenever_its_content_is_new(gateway: Gateway, table: str, send: Send) -> None:
     assert send(prices(range(10), "a"), "--load", "full", "--batch", 4).status == 0
     ended = send(prices(range(5, 12), "b"), "--load", "full", "--json")
     assert (ended.status, ended.errors) == (0, "")
     load = ended.report["load"]
     assert (load["state"], load["rows"], load["deletes"]) == ("completed", 7, 5)
-    assert notes(api_engine) == dict.fromkeys(range(5, 12), "b")
+    assert notes(gateway.engine) == dict.fromkeys(range(5, 12), "b")
     assert "load completed: 1 row, 0 rows deleted" in send(prices([20], "c"), "--load", "append").output
-    assert notes(api_engine) == dict.fromkeys(range(5, 12), "b") | {20: "c"}
+    assert notes(gateway.engine) == dict.fromkeys(range(5, 12), "b") | {20: "c"}
 
 
-def test_a_corrected_file_begins_a_new_load(gateway: Gateway, table: str, api_engine: sa.Engine, send: Send) -> None:
+def test_a_corrected_file_begins_a_new_load(gateway: Gateway, table: str, send: Send) -> None:
     wrong = prices([1, 2], "a") + b"not a number,x\n"
     assert send(wrong, "--load", "full", "--batch", 1).status == 1
     assert send(prices([2, 3], "b"), "--load", "full").status == 0
     assert loads(gateway) == ["completed", "aborted"]
-    assert notes(api_engine) == {2: "b", 3: "b"}
+    assert notes(gateway.engine) == {2: "b", 3: "b"}
 
 
-def test_a_killed_load_continues_with_the_same_command(
-    gateway: Gateway, table: str, api_engine: sa.Engine, api_address: str, tmp_path: Path
-) -> None:
+def test_a_killed_load_continues_with_the_same_command(gateway: Gateway, table: str, tmp_path: Path) -> None:
     gateway.rows(table, {"id": 99, "note": "gone"}).raise_for_status()
     file = tmp_path / "prices.csv"
     file.write_bytes(prices(range(30), "a"))
-    options = ("--format", "rows-csv", "--table", table, "--load", "full", "--batch", 10)
-    with holding_proxy(api_address, 4, Held.LOST) as before:
-        command = ("send", file, *options, "--url", before.url, "--key", ADMIN_KEY)
-        with started("mirrorgate.cli", *command) as process:
-            assert before.held.wait(60)
-            process.kill()
-            process.wait()
-        before.release.set()
+
+    def sending(url: str) -> "AbstractContextManager[subprocess.Popen[str]]":
+        options = ("--format", "rows-csv", "--table", table, "--load", "full", "--batch", 10)
+        return started("mirrorgate.cli", "send", file, *options, "--url", url, "--key", ADMIN_KEY)
+
+    kill_while_held(gateway.address, 4, Held.LOST, sending)
     assert loads(gateway) == ["open"]
-    with started("mirrorgate.cli", "send", file, *options, "--url", api_address, "--key", ADMIN_KEY) as process:
+    with sending(gateway.address) as process:
         output, errors = process.communicate(timeout=60)
         assert (process.returncode, errors) == (0, ""), output
     assert loads(gateway) == ["completed"]
-    assert notes(api_engine) == dict.fromkeys(range(30), "a")
-    assert sql.value(api_engine, "SELECT rows FROM mirrorgate.loads") == 30
+    assert notes(gateway.engine) == dict.fromkeys(range(30), "a")
+    assert sql.value(gateway.engine, "SELECT rows FROM mirrorgate.loads") == 30
 
 
 def test_an_interrupted_load_is_continued_by_the_same_content_and_named_to_any_other(
     gateway: Gateway,
     table: str,
-    api_engine: sa.Engine,
     terminal: Terminal,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -136,15 +131,13 @@ def test_an_interrupted_load_is_continued_by_the_same_content_and_named_to_any_o
     assert open_load["load"] in rejected.report["error"]["detail"]
     ended = load("first")
     assert (ended.status, ended.report["repeated"], ended.report["load"]["load"]) == (0, 1, open_load["load"])
-    assert notes(api_engine) == dict.fromkeys(range(5), "first")
+    assert notes(gateway.engine) == dict.fromkeys(range(5), "first")
 
 
-def test_rows_that_come_back_within_a_file_land_in_their_order(
-    gateway: Gateway, table: str, api_engine: sa.Engine, send: Send
-) -> None:
+def test_rows_that_come_back_within_a_file_land_in_their_order(gateway: Gateway, table: str, send: Send) -> None:
     content = b"id,note\n1,a\n1,b\n1,a\n"
     assert send(content, "--load", "full", "--batch", 1).status == 0
-    assert notes(api_engine) == {1: "a"}
+    assert notes(gateway.engine) == {1: "a"}
 
 
 def test_another_open_load_ends_the_command_with_its_id(gateway: Gateway, table: str, send: Send) -> None:
@@ -171,11 +164,9 @@ def test_a_load_needs_a_table_and_no_producer(send: Send) -> None:
     assert send(b"", "--load", "full", "--producer", "p").status == 2
 
 
-def test_a_client_continues_a_load_that_it_knows_by_its_id(
-    gateway: Gateway, table: str, api_engine: sa.Engine, api_address: str
-) -> None:
+def test_a_client_continues_a_load_that_it_knows_by_its_id(gateway: Gateway, table: str) -> None:
     gateway.rows(table, {"id": 1, "note": "gone"}).raise_for_status()
-    with GatewayClient(api_address, ADMIN_KEY) as client:
+    with GatewayClient(gateway.address, ADMIN_KEY) as client:
         load = Load.begin(client, table, "full")
         client.post_changes("rows", b'[{"id": 2, "note": "a"}]', table=table, headers=load.headers)
         again = Load.begin(client, table, "full", load_id=load.load_id)
@@ -184,4 +175,4 @@ def test_a_client_continues_a_load_that_it_knows_by_its_id(
         with pytest.raises(RejectedByGateway) as rejection:
             again.abort()
     assert rejection.value.code is Code.LOAD_ENDED
-    assert notes(api_engine) == {2: "a"}
+    assert notes(gateway.engine) == {2: "a"}

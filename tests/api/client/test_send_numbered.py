@@ -4,7 +4,6 @@ import gzip
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 
 from mirrorgate.http import GatewayClient
 from tests.api.calls import ADMIN_KEY, Gateway
-from tests.api.commands import Ended, Terminal, lines, staged
+from tests.api.commands import Ended, Terminal, keys, lines
 from tests.api.objects.bridging import write
 
 ARCION = ("--format", "arcion")
@@ -58,15 +57,6 @@ def bomb(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Bomb:
     return Bomb(monkeypatch)
 
 
-@pytest.fixture(scope="module")
-def numbers() -> "Iterator[int]":
-    return count()
-
-
-def keys(engine: sa.Engine, table: str = "t") -> list[int]:
-    return [row[0] for row in staged(engine, table)]
-
-
 def send(terminal: Terminal, file: object, *options: object, producer: str = "p") -> Ended:
     return terminal.run("send", file, *ARCION, "--producer", producer, "--give-up-after", 0, *options)
 
@@ -81,9 +71,8 @@ def send(terminal: Terminal, file: object, *options: object, producer: str = "p"
 def test_each_message_lands_once_and_in_order_whatever_dies_and_whatever_limits_the_next_run_has(
     terminal: Terminal,
     gateway: Gateway,
-    api_engine: sa.Engine,
     bomb: Bomb,
-    numbers: "Iterator[int]",
+    numbers: Iterator[int],
     deaths: list[tuple[int, int]],
     is_array: bool,
     parts: list[int],
@@ -102,7 +91,7 @@ def test_each_message_lands_once_and_in_order_whatever_dies_and_whatever_limits_
     bomb.left = float("inf")
     ended = send(terminal, name, "--batch", last, "--json", producer=name)
     assert ended.status == 0
-    assert keys(api_engine, name) == list(range(sum(parts)))
+    assert keys(gateway.engine, name) == list(range(sum(parts)))
     if sum(parts):
         assert gateway.get(f"/v1/producers/{name}").json()["sequence"] == ended.report["producer"]["sequence"]
 

@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.api.calls import Gateway
-from tests.api.commands import Terminal, staged
+from tests.api.commands import Ended, Terminal, keys, staged
 from tests.api.objects.bridging import bridge_of
 from tests.support.http.faulty_proxy import Fault, faulty_proxy
 
@@ -27,19 +27,21 @@ def write_parquet(path: Path, rows: list[dict[str, Any]], **options: Any) -> Non
     pq.write_table(pa.Table.from_pylist(rows, pa.Table.from_pylist(ROWS).schema), path, **options)
 
 
-def keys(engine: sa.Engine) -> list[int]:
-    return [row[0] for row in staged(engine, "t")]
+def send(terminal: Terminal, *arguments: object) -> Ended:
+    """Send files; all must be sent completely."""
+    ended = terminal.run("send", *arguments)
+    assert ended.status == 0, ended.errors
+    return ended
 
 
 def test_a_folder_of_parquet_files_is_sent_in_order_and_registers_its_table(
-    terminal: Terminal, gateway: Gateway, api_engine: sa.Engine, tmp_path: Path
+    terminal: Terminal, gateway: Gateway, tmp_path: Path
 ) -> None:
     for number, rows in enumerate((ROWS[:2], ROWS[2:])):
         write_parquet(tmp_path / f"{number}.parquet", rows)
-    sent = terminal.run("send", tmp_path, *PARQUET, "--producer", "files")
-    assert sent.status == 0, sent.errors
+    sent = send(terminal, tmp_path, *PARQUET, "--producer", "files")
     assert "accepted: 5 changes in 2 requests, 2 files sent completely" in sent.output
-    assert keys(api_engine) == [0, 1, 2, 3, 4]
+    assert keys(gateway.engine) == [0, 1, 2, 3, 4]
     types = {column["name"]: column["type"] for column in gateway.get("/v1/tables/t/schema").json()["columns"]}
     assert (types["id"], types["name"]) == ("int64", "string")
     again = terminal.run("send", tmp_path, *PARQUET, "--producer", "files", "--json")
@@ -50,30 +52,29 @@ def test_files_with_more_columns_add_them_to_the_table(terminal: Terminal, gatew
     pq.write_table(pa.table({"id": [1], "note": ["a"]}), tmp_path / "1.parquet")
     more = {"id": [2], "note": pa.nulls(1), "city": ["Oslo"], "empty": pa.nulls(1)}
     pq.write_table(pa.table(more), tmp_path / "2.parquet")
-    sent = terminal.run("send", tmp_path, *PARQUET)
-    assert sent.status == 0, sent.errors
+    send(terminal, tmp_path, *PARQUET)
     names = [column["name"] for column in gateway.get("/v1/tables/t/schema").json()["columns"]]
     assert names == ["id", "note", "city"], "a column without a value has no type"
 
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_an_interrupted_parquet_file_continues_with_its_next_row(
-    terminal: Terminal, gateway: Gateway, api_address: str, api_engine: sa.Engine, tmp_path: Path, batch: int
+    terminal: Terminal, gateway: Gateway, tmp_path: Path, batch: int
 ) -> None:
     gateway.register("t", {"id": "int64", "name": "string", "total": "decimal(3,2)"}, ["id"])
     write_parquet(tmp_path / "a.parquet", ROWS, row_group_size=2)
-    with faulty_proxy(api_address) as proxy:
+    with faulty_proxy(gateway.address) as proxy:
         proxy.faults = [Fault.NONE] * 2 + [Fault.BUSY] * 50
         terminal.address, address = proxy.url, terminal.address
         ended = terminal.run("send", tmp_path / "a.parquet", *PARQUET, "--producer", "p", "--batch", 1,
                              "--give-up-after", 0)  # fmt: skip
         assert ended.status == 3, ended.errors
     terminal.address = address
-    before = len(keys(api_engine))
+    before = len(keys(gateway.engine))
     assert 0 < before < 5
     again = terminal.run("send", tmp_path / "a.parquet", *PARQUET, "--producer", "p", "--batch", batch, "--json")
     assert again.report["changes"] == 5 - before
-    assert keys(api_engine) == [0, 1, 2, 3, 4]
+    assert keys(gateway.engine) == [0, 1, 2, 3, 4]
 
 
 def test_a_partly_sent_parquet_file_that_has_changed_is_rejected(
@@ -154,9 +155,7 @@ def test_a_rejected_row_of_parquet_stops_its_table_and_names_object_row_and_colu
 
 
 @pytest.mark.parametrize("name", ["a.csv", "b.CSV.gz", "c.ndjson", "d.jsonl.gz", "e.json", "f.parquet"])
-def test_the_ending_of_a_file_says_its_format(
-    terminal: Terminal, gateway: Gateway, api_engine: sa.Engine, tmp_path: Path, name: str
-) -> None:
+def test_the_ending_of_a_file_says_its_format(terminal: Terminal, gateway: Gateway, tmp_path: Path, name: str) -> None:
     gateway.register("t", {"id": "int64", "name": "string"}, ["id"])
     contents = {"csv": b"id,name\n1,a\n", "json": b'[{"id": 1, "name": "a"}]', "jso": b'{"id": 1, "name": "a"}\n'}
     content = next((text for part, text in contents.items() if part in name.lower()), contents["jso"])
@@ -165,9 +164,8 @@ def test_the_ending_of_a_file_says_its_format(
         pq.write_table(pa.table({"id": [1], "name": ["a"]}), file)
     else:
         file.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    sent = terminal.run("send", tmp_path, "--table", "t")
-    assert sent.status == 0, sent.errors
-    assert staged(api_engine, "t") == [(1, "a")]
+    send(terminal, tmp_path, "--table", "t")
+    assert staged(gateway.engine, "t") == [(1, "a")]
 
 
 @pytest.mark.parametrize(
@@ -202,8 +200,7 @@ def test_a_sheet_registers_its_table_and_later_ones_add_columns(
     day = dt.datetime(2026, 11, 1, 10)
     write_sheet(tmp_path / "1.xlsx", ["id", "na,me", "none"], [1, "a", None])
     write_sheet(tmp_path / "2.xlsx", ["id", "na,me", 'to"tal', "at"], [2, "b", 2.5, day], [], [3, None, 1, None])
-    sent = terminal.run("send", tmp_path, "--table", "t", "--key-columns", "id", "--producer", "p")
-    assert sent.status == 0, sent.errors
+    sent = send(terminal, tmp_path, "--table", "t", "--key-columns", "id", "--producer", "p")
     columns = gateway.get("/v1/tables/t/schema").json()["columns"]
     types = {column["name"]: column["type"] for column in columns}
     assert types == {"id": "int64", "na,me": "string", 'to"tal': "float64", "at": "timestamp"}
@@ -211,14 +208,13 @@ def test_a_sheet_registers_its_table_and_later_ones_add_columns(
 
 
 def test_numbers_and_days_of_a_sheet_fit_the_columns_of_a_table_and_a_wrong_one_names_its_cell(
-    terminal: Terminal, gateway: Gateway, api_engine: sa.Engine, tmp_path: Path
+    terminal: Terminal, gateway: Gateway, tmp_path: Path
 ) -> None:
     gateway.register("t", {"id": "int64", "total": "decimal(12,2)", "day": "date", "code": "string"}, ["id"])
     rows = [[1, 10.1, dt.datetime(2026, 11, 1), 12], [2, 3, None, "A7"]]
     write_sheet(tmp_path / "a.xlsx", ["id", "total", "day", "code"], *rows)
-    sent = terminal.run("send", tmp_path / "a.xlsx", "--table", "t")
-    assert sent.status == 0, sent.errors
-    assert staged(api_engine, "t") == [
+    send(terminal, tmp_path / "a.xlsx", "--table", "t")
+    assert staged(gateway.engine, "t") == [
         (1, Decimal("10.10"), dt.date(2026, 11, 1), "12"),
         (2, Decimal("3.00"), None, "A7"),
     ]
@@ -231,7 +227,6 @@ def test_numbers_and_days_of_a_sheet_fit_the_columns_of_a_table_and_a_wrong_one_
 def test_columns_declare_the_types_of_a_sheet(terminal: Terminal, gateway: Gateway, tmp_path: Path) -> None:
     write_sheet(tmp_path / "a.xlsx", ["id", "total"], [1, 2])
     declared = ("--columns", "id:int32,total:decimal(9,2)", "--key-columns", "id", "--sheet", "Sheet")
-    sent = terminal.run("send", tmp_path / "a.xlsx", "--table", "t", *declared)
-    assert sent.status == 0, sent.errors
+    send(terminal, tmp_path / "a.xlsx", "--table", "t", *declared)
     columns = gateway.get("/v1/tables/t/schema").json()["columns"]
     assert [column["type"] for column in columns] == ["int32", "decimal(9,2)"]

@@ -4,11 +4,10 @@ import subprocess
 import sys
 
 import pytest
-import sqlalchemy as sa
 
 from tests.api.calls import ADMIN_KEY, Gateway
-from tests.api.commands import staged
-from tests.support.http.holding_proxy import Held, holding_proxy
+from tests.api.commands import keys
+from tests.support.http.holding_proxy import Held, holding_proxy, kill_while_held
 from tests.support.processes import REPOSITORY
 
 PROGRAM = """
@@ -41,31 +40,22 @@ def ended(process: "subprocess.Popen[bytes]") -> tuple[int, str]:
         pytest.param(Held.ANSWERED, marks=pytest.mark.thorough),
     ],
 )
-def test_a_killed_program_loses_and_doubles_nothing(
-    gateway: Gateway, api_address: str, api_engine: sa.Engine, kind: Held
-) -> None:
+def test_a_killed_program_loses_and_doubles_nothing(gateway: Gateway, kind: Held) -> None:
     gateway.register("t", {"id": "int64"}, ["id"]).raise_for_status()
-    with holding_proxy(api_address, 3, kind) as before, program(before.url) as process:
-        assert before.held.wait(60)
-        process.kill()
-        process.communicate()
-        before.release.set()
-        assert before.passed.wait(60)
+    kill_while_held(gateway.address, 3, kind, program)
     durable = 20 if kind is Held.LOST else 30
     assert gateway.get("/v1/producers/app%2Foutbox").json()["position"] == str(durable - 1)
-    with program(api_address) as process:
+    with program(gateway.address) as process:
         assert ended(process) == (0, "")
-    assert [row[0] for row in staged(api_engine, "t")] == list(range(50))
+    assert keys(gateway.engine) == list(range(50))
 
 
-def test_a_request_that_arrives_after_the_restart_lands_once(
-    gateway: Gateway, api_address: str, api_engine: sa.Engine
-) -> None:
+def test_a_request_that_arrives_after_the_restart_lands_once(gateway: Gateway) -> None:
     """The new run asked for the position before the request of the killed run became durable."""
     gateway.register("t", {"id": "int64"}, ["id"]).raise_for_status()
     with (
-        holding_proxy(api_address, 1, Held.IN_FLIGHT) as late,
-        holding_proxy(api_address, 1, Held.IN_FLIGHT) as later,
+        holding_proxy(gateway.address, 1, Held.IN_FLIGHT) as late,
+        holding_proxy(gateway.address, 1, Held.IN_FLIGHT) as later,
         program(late.url) as old,
     ):
         assert late.held.wait(60)
@@ -77,4 +67,4 @@ def test_a_request_that_arrives_after_the_restart_lands_once(
             assert late.passed.wait(60)
             later.release.set()
             assert ended(new) == (0, "")
-    assert [row[0] for row in staged(api_engine, "t")] == list(range(50))
+    assert keys(gateway.engine) == list(range(50))

@@ -31,6 +31,7 @@ from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.console.plain_browser import Browser, check_markup
 from tests.support.http.issuer import AUDIENCE, CLIENT_ID, CLIENT_SECRET, Issuer, issuing
 from tests.support.http.server import served
+from tests.support.postgres import sql
 from tests.support.rejections import rejected
 from tests.support.waiting import wait_until
 
@@ -107,7 +108,7 @@ def cookies_of(answer: httpx.Response) -> dict[str, set[str]]:
 
 
 def test_a_person_signs_in_with_the_rights_of_the_roles_for_as_long_as_the_token_is_valid(
-    browser: Browser, issuer: Issuer, gateway: Gateway, api_engine: sa.Engine
+    browser: Browser, issuer: Issuer, gateway: Gateway
 ) -> None:
     for table in ("sales.orders", "hr.people"):
         gateway.register(table, {"id": "int64"}, ["id"]).raise_for_status()
@@ -128,7 +129,7 @@ def test_a_person_signs_in_with_the_rights_of_the_roles_for_as_long_as_the_token
     code = parse_qs(urlsplit(path).query)["code"][0]
     secrets = (code, issuer.tokens[-1], CLIENT_SECRET, browser.cookies[SESSION_COOKIE])
     assert not [secret for secret in secrets if secret in str(logs) + answer.text]
-    with api_engine.connect() as connection:
+    with gateway.engine.connect() as connection:
         [seconds] = connection.execute(
             sa.text("SELECT extract(epoch FROM expires_at - now()) FROM mirrorgate.console_sessions")
         ).scalars()
@@ -257,8 +258,7 @@ def test_a_session_loses_the_rights_that_the_settings_withdraw(
     assert browser.get("/console/keys").status_code == 200
     withdrawn = "UPDATE mirrorgate.console_sessions SET grants = replace(grants::text, :role, :other)::jsonb"
     for role, other, status in (('["admin"]', '["admin", "read"]', 403), ('"sales.*"', '"hr.*"', 303)):
-        with api_engine.begin() as connection:  # as if the role had granted something else when the session began
-            connection.execute(sa.text(withdrawn), {"role": role, "other": other})
+        sql.run(api_engine, withdrawn, role=role, other=other)
         assert browser.get("/console/keys").status_code == status
 
 
@@ -294,9 +294,8 @@ def test_a_secret_is_where_the_registration_expects_it_and_a_public_client_sends
     path = issuer.sign_in(flow.authorization_address(attempt), ["operator"])
     credential, seconds = flow.holder(parse_qs(urlsplit(path).query)["code"][0], attempt)
     assert (credential.subject, 200 < seconds <= 300) == ("oidc:ann", True)
-    with rejected() as rejection:
+    with rejected(Code.UNAUTHENTICATED):
         flow.holder("", attempt)
-    assert rejection.code is Code.UNAUTHENTICATED
 
 
 def test_the_values_of_an_attempt_differ_and_none_tells_the_secret() -> None:

@@ -4,25 +4,26 @@ import httpx
 import sqlalchemy as sa
 
 from tests.api.calls import Gateway
+from tests.api.console.conftest import SignIn
+from tests.support.postgres import sql
 
 HOSTILE = "landing_folder_lost: <script>alert(1)</script>\"'><img src=x onerror=alert(2)> `<b>x</b>`"
 
 
 def quarantine(engine: sa.Engine, reason: str, names: str = "%") -> None:
-    with engine.begin() as connection:
-        connection.execute(
-            sa.text(
-                "UPDATE mirrorgate.tables SET state = 'quarantined', state_reason = :reason WHERE name LIKE :names"
-            ),
-            {"reason": reason, "names": names},
-        )
+    sql.run(
+        engine,
+        "UPDATE mirrorgate.tables SET state = 'quarantined', state_reason = :reason WHERE name LIKE :names",
+        reason=reason,
+        names=names,
+    )
 
 
 def test_a_quarantined_table_is_named_with_reason_remedy_and_link_and_nothing_is_markup(
-    browser: httpx.Client, gateway: Gateway, api_engine: sa.Engine
+    browser: httpx.Client, gateway: Gateway
 ) -> None:
     gateway.register("sales.orders", {"id": "int64"}, ["id"]).raise_for_status()
-    quarantine(api_engine, HOSTILE)
+    quarantine(gateway.engine, HOSTILE)
     page = browser.get("/console").raise_for_status().text
     assert '<a href="/console/tables/sales.orders">sales.orders</a>' in page
     assert "landing_folder_lost: &lt;script&gt;alert(1)&lt;/script&gt;" in page
@@ -34,27 +35,22 @@ def test_a_quarantined_table_is_named_with_reason_remedy_and_link_and_nothing_is
     assert " onclick" not in page
 
 
-def test_many_tables_with_one_trouble_are_counted(
-    browser: httpx.Client, gateway: Gateway, api_engine: sa.Engine
-) -> None:
+def test_many_tables_with_one_trouble_are_counted(browser: httpx.Client, gateway: Gateway) -> None:
     for number in range(8):
         gateway.register(f"sales.t{number}", {"id": "int64"}, ["id"]).raise_for_status()
-    quarantine(api_engine, "landing_folder_lost: gone")
+    quarantine(gateway.engine, "landing_folder_lost: gone")
     page = browser.get("/console/fragments/overview").raise_for_status().text
     assert "3 more tables" in page
     assert page.count("/console/tables/sales.t") == 5
     assert 'href="/console/tables?state=quarantined"' in page
 
 
-def test_a_key_sees_and_adds_up_its_own_tables_only(gateway: Gateway, api_address: str, api_engine: sa.Engine) -> None:
+def test_a_key_sees_and_adds_up_its_own_tables_only(gateway: Gateway, sign_in: SignIn) -> None:
     for table, number in (("sales.orders", 2), ("hr.people", 5)):
         gateway.register(table, {"id": "int64"}, ["id"]).raise_for_status()
         gateway.rows(table, *({"id": key} for key in range(number))).raise_for_status()
-    quarantine(api_engine, "landing_folder_lost: gone")
-    key = gateway.post("/v1/keys", json={"rights": ["read"], "tables": ["sales.*"]}).json()["key"]
-    with httpx.Client(base_url=api_address, trust_env=False) as client:
-        client.post("/console/sign-in", data={"key": key})
-        page = client.get("/console").raise_for_status().text
+    quarantine(gateway.engine, "landing_folder_lost: gone")
+    page = sign_in("read", tables=["sales.*"]).page("/console")
     assert "sales.orders" in page
     assert "hr.people" not in page
     assert '<dt>Accepted</dt><dd><span class="number" title="2">2</span>' in page

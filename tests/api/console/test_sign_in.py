@@ -19,9 +19,9 @@ from tests.support.waiting import wait_until
 
 
 @pytest.fixture
-def browser(gateway: Gateway, api_address: str) -> Iterator[httpx.Client]:
+def browser(gateway: Gateway) -> Iterator[httpx.Client]:
     """Give a client without a key that keeps cookies."""
-    with httpx.Client(base_url=api_address, trust_env=False) as client:
+    with httpx.Client(base_url=gateway.address, trust_env=False) as client:
         yield client
 
 

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from tests.api.calls import Gateway
 from tests.api.console.conftest import SignIn
 from tests.api.console.plain_browser import Browser, check_markup
+from tests.support.postgres import sql
 
 TABLES = """
     WITH made AS (
@@ -51,21 +52,15 @@ def listed(browser: Browser, **query: str) -> str:
     return page
 
 
-def test_tables_are_found_by_name_state_and_order(browser: Browser, gateway: Gateway, api_engine: sa.Engine) -> None:
+def test_tables_are_found_by_name_state_and_order(browser: Browser, gateway: Gateway) -> None:
     for table, number in (("sales.orders", 3), ("sales.items", 1), ("HR.People", 2)):
         gateway.register(table, {"id": "int64"}, ["id"]).raise_for_status()
         gateway.rows(table, *({"id": key} for key in range(number))).raise_for_status()
     gateway.post("/v1/tables/sales.items/pause", params={"generation": 1}).raise_for_status()
-    with api_engine.begin() as connection:
-        connection.execute(
-            sa.text(
-                "UPDATE mirrorgate.tables SET state = 'quarantined', state_reason = 'landing_folder_lost: gone'"
-                " WHERE name = 'HR.People'"
-            )
-        )
-        connection.execute(
-            sa.text("UPDATE mirrorgate.staged_blocks SET staged_at = staged_at - interval '1 hour' WHERE row_count = 1")
-        )
+    lost = "state = 'quarantined', state_reason = 'landing_folder_lost: gone'"
+    sql.run(gateway.engine, f"UPDATE mirrorgate.tables SET {lost} WHERE name = 'HR.People'")
+    late = "staged_at = staged_at - interval '1 hour' WHERE row_count = 1"
+    sql.run(gateway.engine, f"UPDATE mirrorgate.staged_blocks SET {late}")
     page = listed(browser)
     assert names(page) == ["HR.People", "sales.items", "sales.orders"]
     assert chips(page) == {"All": 3, "Active": 1, "Quarantined": 1, "Lagging": 1, "Paused": 1}
@@ -96,9 +91,8 @@ def test_a_key_sees_its_own_tables_only(sign_in: SignIn, gateway: Gateway) -> No
 
 
 def test_a_thousand_tables_are_a_small_page(browser: Browser, api_engine: sa.Engine) -> None:
-    with api_engine.begin() as connection:
-        connection.execute(sa.text(TABLES))
-        connection.execute(sa.text(BLOCKS))
+    sql.run(api_engine, TABLES)
+    sql.run(api_engine, BLOCKS)
     page = listed(browser)
     assert (len(names(page)), chips(page)["All"]) == (100, 1000)
     assert "1 to 100 of 1,000" in page

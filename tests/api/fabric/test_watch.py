@@ -1,6 +1,5 @@
 """What Fabric's API says over sockets reaches status, probes, metrics, events, alerts and the console."""
 
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,7 +8,6 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-import httpx
 import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
@@ -26,8 +24,9 @@ from app.staging.overview import table_summaries
 from app.staging.tables.status import gateway_facts
 from mirrorgate.errors import MirrorgateError
 from spark_jobs.fabric_status import FabricStatus, FabricWatcher, fabric_watcher
-from tests.api.calls import ADMIN_KEY, Gateway
+from tests.api.calls import Gateway
 from tests.api.commands import Terminal
+from tests.api.console.plain_browser import signed_in
 from tests.support.fabric.endpoint import Fabric
 from tests.support.fabric.fixtures import FastClock, OpenClient
 from tests.support.postgres import sql
@@ -79,7 +78,6 @@ class Scene:
 @pytest.fixture
 def scene(
     gateway: Gateway,
-    api_engine: sa.Engine,
     fabric: Fabric,
     open_client: OpenClient,
     monkeypatch: pytest.MonkeyPatch,
@@ -88,7 +86,7 @@ def scene(
     gateway.register("sales.orders", {"id": "int64"}, ["id"]).raise_for_status()
     database = fabric.service.add("orders")
     database.tables = [table("ORDERS", schema="Sales", rows=7)]
-    return Scene(gateway, api_engine, fabric, database, open_client)
+    return Scene(gateway, gateway.engine, fabric, database, open_client)
 
 
 def test_a_running_database_and_its_tables_are_shown_everywhere(scene: Scene) -> None:
@@ -243,8 +241,7 @@ def test_one_drain_asks_in_a_period_and_the_file_counts_only_without_the_api(sce
         assert (one.poll(), two.poll()) == (True, False)
 
     def file_counts() -> bool:
-        with scene.engine.begin() as connection:
-            return claim_reading(connection, 0.0)
+        return sql.call(scene.engine, claim_reading, 0.0)
 
     assert not file_counts()
     sql.run(scene.engine, "UPDATE mirrorgate.fabric_database SET tables_at = tables_at - interval '6 minutes'")
@@ -288,26 +285,17 @@ def test_a_lost_database_is_logged_and_disturbs_nobody(scene: Scene, tmp_path: P
     assert [(one["event"], one["code"]) for one in logs] == [("fabric_watch_failed", "database_unavailable")] * 2
 
 
-@pytest.fixture
-def browser(api_address: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=api_address, trust_env=False) as client:
-        assert client.post("/console/sign-in", data={"key": ADMIN_KEY}).status_code == 303
-        yield client
-
-
-def test_the_console_and_the_command_show_trouble_first_with_its_remedy(
-    scene: Scene, browser: httpx.Client, terminal: Terminal
-) -> None:
+def test_the_console_and_the_command_show_trouble_first_with_its_remedy(scene: Scene, terminal: Terminal) -> None:
     scene.database.tables = [table("orders", "Failed", schema="sales", error=FAULT)]
     scene.poll()
     scene.database.status = "Paused"
     scene.poll()
-    page = browser.get("/console").raise_for_status().text
+    with signed_in(scene.gateway.address) as browser:
+        page, of_table = browser.page("/console"), browser.page("/console/tables/sales.orders")
     assert "Fabric has paused mirroring" in page
     assert "SchemaMergeFailure" in page
     assert page.index("Fabric has paused mirroring") < page.index("SchemaMergeFailure")
     assert "Resume the capacity" in page
-    of_table = browser.get("/console/tables/sales.orders").raise_for_status().text
     assert "Fabric cannot mirror the table" in of_table
     assert "mirrorgate tables repair" in of_table
     ended = terminal.run("status")

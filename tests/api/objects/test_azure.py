@@ -1,12 +1,11 @@
 """The bridge on OneLake and on a storage account, with a double of both: listings by the blob service, and tokens."""
 
 import pytest
-import sqlalchemy as sa
 
 from app.emulator.onelake import ITEM, TOKEN, OneLake, Trust
 from mirrorgate.errors import Misconfigured
 from tests.api.calls import Gateway
-from tests.api.commands import staged
+from tests.api.commands import keys
 from tests.api.objects.bridging import bridge_of
 from tests.support.onelake.fixtures import NewOneLake, new_onelake, trust
 
@@ -25,8 +24,6 @@ def _trusts_the_double(trust: Trust, monkeypatch: pytest.MonkeyPatch) -> None:  
 @pytest.mark.parametrize("is_account", [True, False])
 def test_files_of_onelake_and_of_an_account_are_read_by_table(
     gateway: Gateway,
-    api_address: str,
-    api_engine: sa.Engine,
     new_onelake: NewOneLake,
     is_account: bool,
 ) -> None:
@@ -36,9 +33,9 @@ def test_files_of_onelake_and_of_an_account_are_read_by_table(
     for number in range(3):
         store.tree.put(f"{root}/sales/a/{number}.json", b'{"id": %d}' % number, new_only=False, metadata={})
     url = f"abfss://{store.workspace[0]}@{store.hosts['dfs']}/{root}"
-    bridge = bridge_of(api_address, url, "rows", "{schema}/{table}/…", options=options(store))
+    bridge = bridge_of(gateway.address, url, "rows", "{schema}/{table}/…", options=options(store))
     table = bridge.run()["sales.a"]
-    assert (table.stop, [row[0] for row in staged(api_engine, "sales.a")]) == (None, [0, 1, 2])
+    assert (table.stop, keys(gateway.engine, "sales.a")) == (None, [0, 1, 2])
     assert bridge.run()["sales.a"].requests == 0
 
 

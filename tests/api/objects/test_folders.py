@@ -12,7 +12,7 @@ from app.bridge.objects import engine
 from app.bridge.objects.settings import BatchSettings
 from mirrorgate.errors import Code, Misconfigured
 from tests.api.calls import Gateway
-from tests.api.commands import lines, staged
+from tests.api.commands import keys, lines, staged
 from tests.api.objects.bridging import bridge_of, write
 from tests.support.samples.replicate_avro import data_message, metadata_message
 from tests.support.waiting import wait_until
@@ -24,40 +24,34 @@ def rows(first: int, count: int = 2) -> bytes:
     return b"".join(b'{"id": %d, "note": null}\n' % number for number in range(first, first + count))
 
 
-def keys(engine: sa.Engine, table: str) -> list[int]:
-    return [row[0] for row in staged(engine, table)]
-
-
-def test_each_object_is_sent_once_in_the_order_of_its_table(
-    gateway: Gateway, api_address: str, api_engine: sa.Engine, tmp_path: Path
-) -> None:
+def test_each_object_is_sent_once_in_the_order_of_its_table(gateway: Gateway, tmp_path: Path) -> None:
     for table in ("sales.a", "sales.b"):
         gateway.register(table, COLUMNS, ["id"])
     write(tmp_path, {"sales/a/2.ndjson.gz": gzip.compress(rows(2)), "sales/a/1/x.json": b"[" + rows(0, 1)[:-1] + b"]"})
     write(tmp_path, {"sales/a/1/y.json": rows(1, 1), "sales/b/1.csv": b"id,note\n7,x\n", "sales/a/0": b" \n"})
     write(tmp_path, {"sales/_tmp/x": b"no", "sales/a/z.tmp": b"no"})
-    bridge = bridge_of(api_address, tmp_path, "rows", "{schema}/{table}/…")
+    bridge = bridge_of(gateway.address, tmp_path, "rows", "{schema}/{table}/…")
     tables = bridge.run()
     assert (tables["sales.a"].objects, tables["sales.a"].messages) == (4, 4)
-    assert (keys(api_engine, "sales.a"), staged(api_engine, "sales.b")) == ([0, 1, 2, 3], [(7, "x")])
+    assert (keys(gateway.engine, "sales.a"), staged(gateway.engine, "sales.b")) == ([0, 1, 2, 3], [(7, "x")])
     write(tmp_path, {"sales/a/3.json": rows(4)})
     assert bridge.run()["sales.a"].objects == 1
     assert bridge.run()["sales.a"].requests == 0
-    assert keys(api_engine, "sales.a") == list(range(6))
+    assert keys(gateway.engine, "sales.a") == list(range(6))
 
 
 def test_large_objects_are_cut_and_resume_in_their_middle_if_what_was_sent_is_unchanged(
-    gateway: Gateway, api_address: str, api_engine: sa.Engine, tmp_path: Path
+    gateway: Gateway, tmp_path: Path
 ) -> None:
     gateway.register("t", COLUMNS, ["id"])
     bad = rows(0, 5) + b'{"id": "x", "note": null}\n' + rows(6, 4)
     write(tmp_path, {"1.json": bad, "2.json": rows(10)})
-    bridge = bridge_of(api_address, tmp_path, "rows", table="t")
+    bridge = bridge_of(gateway.address, tmp_path, "rows", table="t")
     bridge.batch = BatchSettings(max_messages=3)
     table = bridge.run()["t"]
     assert table.stop is not None
     assert (table.stop.key, table.stop.message, table.stop.error.code) == ("1.json", 5, "bad_value")
-    assert keys(api_engine, "t") == list(range(5))
+    assert keys(gateway.engine) == list(range(5))
     (told,) = bridge.events("table_stopped")
     assert told["object"] == f"{tmp_path}/1.json"
     assert (told["errors"][0]["pointer"], told["message"]) == ("/id", 5)
@@ -67,51 +61,47 @@ def test_large_objects_are_cut_and_resume_in_their_middle_if_what_was_sent_is_un
     assert "has changed in its first 5 messages" in stop.error.detail
     write(tmp_path, {"1.json": bad.replace(b'"x"', b"5")})
     assert bridge.run()["t"].stop is None
-    assert keys(api_engine, "t") == list(range(12))
+    assert keys(gateway.engine) == list(range(12))
 
 
 def test_a_stopped_table_holds_up_no_other_and_continues_when_its_object_is_mended_or_deleted(
-    gateway: Gateway, api_address: str, api_engine: sa.Engine, tmp_path: Path
+    gateway: Gateway, tmp_path: Path
 ) -> None:
     for name in ("a", "b", "c"):
         gateway.register(name, COLUMNS, ["id"])
     write(tmp_path, {"a/1": b"no json", "a/2": rows(2), "b/1": b"{}", "b/2": rows(2), "c/1": rows(0), "c/2": rows(2)})
-    bridge = bridge_of(api_address, tmp_path, "rows", "{table}/…")
+    bridge = bridge_of(gateway.address, tmp_path, "rows", "{table}/…")
     tables = bridge.run()
     assert {name: table.stop and table.stop.error.code for name, table in tables.items()} == {
         "a": "malformed_json", "b": "missing_key", "c": None,
     }  # fmt: skip
-    assert keys(api_engine, "c") == list(range(4))
+    assert keys(gateway.engine, "c") == list(range(4))
     write(tmp_path, {"a/1": rows(0)})
     (tmp_path / "b/1").unlink()
     bridge.run()
-    assert (keys(api_engine, "a"), keys(api_engine, "b")) == ([0, 1, 2, 3], [2, 3])
+    assert (keys(gateway.engine, "a"), keys(gateway.engine, "b")) == ([0, 1, 2, 3], [2, 3])
 
 
-def test_dead_letters_keep_rejected_messages_and_the_table_continues(
-    gateway: Gateway, api_address: str, api_engine: sa.Engine, tmp_path: Path
-) -> None:
+def test_dead_letters_keep_rejected_messages_and_the_table_continues(gateway: Gateway, tmp_path: Path) -> None:
     columns = [{"name": "id", "type": "int64", "nullable": False}, {"name": "note", "type": "string"}]
     table = {"columns": columns, "key_columns": ["id"], "options": {"dead_letters": "accept"}}
     gateway.put("/v1/tables/t", json=table).raise_for_status()
     write(tmp_path, {"1": rows(0) + b'{"id": "x", "note": null}\n' + rows(3)})
-    bridge = bridge_of(api_address, tmp_path, "rows", table="t", on_reject="dead_letter")
+    bridge = bridge_of(gateway.address, tmp_path, "rows", table="t", on_reject="dead_letter")
     status = bridge.run()["t"]
-    assert (status.dead_letters, status.stop, keys(api_engine, "t")) == (1, None, [0, 1, 3, 4])
+    assert (status.dead_letters, status.stop, keys(gateway.engine)) == (1, None, [0, 1, 3, 4])
 
 
 @pytest.mark.parametrize("late", ["stop", "report"])
-def test_an_object_behind_the_position_is_told(
-    gateway: Gateway, api_address: str, api_engine: sa.Engine, tmp_path: Path, late: str
-) -> None:
+def test_an_object_behind_the_position_is_told(gateway: Gateway, tmp_path: Path, late: str) -> None:
     gateway.register("t", COLUMNS, ["id"])
     write(tmp_path, {"b": rows(0), "c": rows(2)})
-    bridge = bridge_of(api_address, tmp_path, "rows", table="t", late=late)
+    bridge = bridge_of(gateway.address, tmp_path, "rows", table="t", late=late)
     bridge.run()
     write(tmp_path, {"a": rows(8), "b": rows(9), "d": rows(4)})
     table = bridge.run()["t"]
     assert table.late == 2  # a new process cannot tell a changed object from a late one
-    assert keys(api_engine, "t") == list(range(6 if late == "report" else 4))
+    assert keys(gateway.engine) == list(range(6 if late == "report" else 4))
     if late == "stop":
         assert table.stop is not None
         assert "2 objects appeared before the last one that was read, the first is a" in table.stop.error.detail
@@ -120,32 +110,30 @@ def test_an_object_behind_the_position_is_told(
 
 
 def test_the_order_can_be_that_of_the_times_and_a_rewritten_object_is_a_new_one(
-    gateway: Gateway, api_address: str, api_engine: sa.Engine, tmp_path: Path
+    gateway: Gateway, tmp_path: Path
 ) -> None:
     gateway.register("t", COLUMNS, ["id"])
     write(tmp_path, {"b": rows(0), "a": rows(2)})
     for time, name in enumerate("ba"):
         os.utime(tmp_path / name, (1000 + time, 1000 + time))
-    bridge = bridge_of(api_address, tmp_path, "rows", table="t", order="modified")
+    bridge = bridge_of(gateway.address, tmp_path, "rows", table="t", order="modified")
     bridge.run()
     write(tmp_path, {"b": rows(4)})
     bridge.run()
     assert bridge.run()["t"].requests == 0
-    assert keys(api_engine, "t") == list(range(6))
+    assert keys(gateway.engine) == list(range(6))
 
 
-def test_an_object_waits_for_its_marker_and_holds_up_those_after_it(
-    gateway: Gateway, api_address: str, api_engine: sa.Engine, tmp_path: Path
-) -> None:
+def test_an_object_waits_for_its_marker_and_holds_up_those_after_it(gateway: Gateway, tmp_path: Path) -> None:
     gateway.register("t", COLUMNS, ["id"])
     write(tmp_path, {"a": rows(0), "b": rows(2), "b.ok": b""})
-    bridge = bridge_of(api_address, tmp_path, "rows", table="t", done_marker=".ok")
+    bridge = bridge_of(gateway.address, tmp_path, "rows", table="t", done_marker=".ok")
     with bridge.running():
         wait_until(lambda: bridge.waiting("t") == 2, within=60, what="both objects wait")
-        assert keys(api_engine, "t") == []
+        assert keys(gateway.engine) == []
         write(tmp_path, {"a.ok": b""})
         wait_until(lambda: bridge.done("t") == 2, within=60, what="both objects are read")
-    assert keys(api_engine, "t") == list(range(4))
+    assert keys(gateway.engine) == list(range(4))
 
 
 def test_once_ends_when_the_gateway_rejects_the_key_or_stays_away(
@@ -165,21 +153,17 @@ def test_a_source_that_is_no_folder_is_a_clear_error(api_address: str, tmp_path:
         bridge_of(api_address, tmp_path / "gone", "rows", table="t").run()
 
 
-def test_arcion_messages_name_their_tables_and_csv_has_its_mode_in_the_path(
-    gateway: Gateway, api_address: str, api_engine: sa.Engine, tmp_path: Path
-) -> None:
+def test_arcion_messages_name_their_tables_and_csv_has_its_mode_in_the_path(gateway: Gateway, tmp_path: Path) -> None:
     gateway.register("t", COLUMNS, ["id"])
     gateway.register("u", COLUMNS, ["id"])
     write(tmp_path / "json", {"1.json.gz": gzip.compress(b"\n".join(lines(3))), "2": b"\n".join(lines(2, 3))})
-    bridge_of(api_address, tmp_path / "json", "arcion").run()
+    bridge_of(gateway.address, tmp_path / "json", "arcion").run()
     write(tmp_path / "csv", {"snapshot/u/1.csv": b"id,note\n5,x\n6,y\n"})
-    bridge_of(api_address, tmp_path / "csv", "arcion", "{mode}/{table}/…", parameters={"header": "true"}).run()
-    assert (keys(api_engine, "t"), keys(api_engine, "u")) == ([0, 1, 2, 3, 4], [5, 6])
+    bridge_of(gateway.address, tmp_path / "csv", "arcion", "{mode}/{table}/…", parameters={"header": "true"}).run()
+    assert (keys(gateway.engine), keys(gateway.engine, "u")) == ([0, 1, 2, 3, 4], [5, 6])
 
 
-def test_debezium_events_register_the_table_and_are_read_by_path(
-    gateway: Gateway, api_address: str, api_engine: sa.Engine, tmp_path: Path
-) -> None:
+def test_debezium_events_register_the_table_and_are_read_by_path(gateway: Gateway, tmp_path: Path) -> None:
     row = {"type": "struct", "fields": [{"type": "int64", "optional": False, "field": "id"}]}
     envelope = {"type": "struct", "fields": [{**row, "field": "before", "optional": True}, {**row, "field": "after"}]}
     source = {"version": "3.0", "connector": "postgresql", "name": "s", "db": "d", "schema": "sales", "table": "t"}
@@ -192,8 +176,10 @@ def test_debezium_events_register_the_table_and_are_read_by_path(
     ]
     write(tmp_path, {"sales/t/1.json": b"\n".join(json.dumps(event).encode() for event in events)})
     parameters = {"key_columns": "id"}
-    table = bridge_of(api_address, tmp_path, "debezium", "{schema}/{table}/…", parameters=parameters).run()["sales.t"]
-    assert (table.stop, keys(api_engine, "sales.t")) == (None, [0, 1, 2])
+    table = bridge_of(gateway.address, tmp_path, "debezium", "{schema}/{table}/…", parameters=parameters).run()[
+        "sales.t"
+    ]
+    assert (table.stop, keys(gateway.engine, "sales.t")) == (None, [0, 1, 2])
 
 
 def test_objects_of_replicates_avro_envelopes_are_read_like_json(

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from app.bridge.objects.settings import BatchSettings
 from tests.api.calls import ADMIN_KEY, Gateway
-from tests.api.commands import staged
+from tests.api.commands import keys
 from tests.api.objects.bridging import bridge_of, write
 from tests.support.cli_output import first_json
 from tests.support.http.dropping_proxy import dropping_proxy
@@ -41,7 +41,7 @@ class History:
 
 
 def landed(engine: sa.Engine) -> dict[str, list[int]]:
-    return {name: [row[0] for row in staged(engine, name)] for name in TABLES}
+    return {name: keys(engine, name) for name in TABLES}
 
 
 def configure(config: Path, source: Path, address: str) -> None:
@@ -98,43 +98,37 @@ def check_kills(
     return killed
 
 
-def test_a_killed_bridge_continues_exactly(
-    gateway: Gateway, api_address: str, api_engine: sa.Engine, tmp_path: Path
-) -> None:
-    assert check_kills(gateway, api_address, api_engine, tmp_path, 1, kills=2, objects=12) > 0
+def test_a_killed_bridge_continues_exactly(gateway: Gateway, tmp_path: Path) -> None:
+    assert check_kills(gateway, gateway.address, gateway.engine, tmp_path, 1, kills=2, objects=12) > 0
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(2, 10))
-def test_a_bridge_that_is_killed_again_and_again_continues_exactly(
-    gateway: Gateway, api_address: str, api_engine: sa.Engine, tmp_path: Path, seed: int
-) -> None:
-    assert check_kills(gateway, api_address, api_engine, tmp_path, seed, kills=25, objects=200) > 15
+def test_a_bridge_that_is_killed_again_and_again_continues_exactly(gateway: Gateway, tmp_path: Path, seed: int) -> None:
+    assert check_kills(gateway, gateway.address, gateway.engine, tmp_path, seed, kills=25, objects=200) > 15
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(1, 6))])
-def test_lost_answers_and_new_processes_repeat_nothing(
-    gateway: Gateway, api_address: str, api_engine: sa.Engine, tmp_path: Path, seed: int
-) -> None:
+def test_lost_answers_and_new_processes_repeat_nothing(gateway: Gateway, tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     history = History(chance, 3 if seed == 0 else 12)
     for name in TABLES:
         gateway.register(name, {"id": "int64"}, ["id"])
     names = list(history.files)
-    with dropping_proxy(api_address) as proxy:
+    with dropping_proxy(gateway.address) as proxy:
         for part in (names[:1], names[1:2], names[2:]):
             write(tmp_path, {name: history.files[name] for name in part})
             bridge = bridge_of(proxy.url, tmp_path, "rows", "{table}/…")
             bridge.batch = BatchSettings(max_messages=chance.choice([7, 1000]))
             bridge.run()
-    assert landed(api_engine) == history.expected
+    assert landed(gateway.engine) == history.expected
 
 
-def test_sigterm_ends_the_bridge_after_its_requests(gateway: Gateway, api_address: str, tmp_path: Path) -> None:
+def test_sigterm_ends_the_bridge_after_its_requests(gateway: Gateway, tmp_path: Path) -> None:
     gateway.register("t", {"id": "int64"}, ["id"])
     source = tmp_path / "bucket"
     write(source, {"t/1": b'{"id": 1}'})
-    with holding_proxy(api_address, 1, Held.ANSWERED) as proxy:
+    with holding_proxy(gateway.address, 1, Held.ANSWERED) as proxy:
         configure(tmp_path / "objects.yaml", source, proxy.url)
         with started("mirrorgate.cli", "bridge", "objects", "--config", tmp_path / "objects.yaml", "--json") as process:
             assert proxy.held.wait(60)

@@ -61,9 +61,7 @@ def plain(engine: sa.Engine) -> list[tuple[Any, ...]]:
     return [(row[0], row[1], None if row[2] is None else str(row[2]), *row[4:]) for row in staged(engine, "S.T")]
 
 
-def test_a_load_and_its_changes_register_the_table_and_follow_the_keys(
-    gateway: Gateway, api_address: str, api_engine: sa.Engine, tmp_path: Path
-) -> None:
+def test_a_load_and_its_changes_register_the_table_and_follow_the_keys(gateway: Gateway, tmp_path: Path) -> None:
     load = b'1,"Ada, ""A""",1.50,2026-01-01 10:00:00\n2,,,\n3,"",2.00,2026-01-01 10:00:00.123456\n5,NULL,,\n'
     write(tmp_path, {"S.T/LOAD00000001.csv.gz": gzip.compress(load), "S.T/LOAD00000001.dfm": metadata(COLUMNS)})
     names = ",".join(name for name, _, _ in [*HEADERS, *COLUMNS]).encode() + b"\n"
@@ -77,36 +75,34 @@ def test_a_load_and_its_changes_register_the_table_and_follow_the_keys(
     )
     write(tmp_path, {"S.T__ct/20261122-100000000.csv": names + changes.encode()})
     templates = ("{schema}.{table}__ct/…", "{schema}.{table}/…")
-    bridge = bridge_of(api_address, tmp_path, "replicate-files", *templates, order="load-first")
+    bridge = bridge_of(gateway.address, tmp_path, "replicate-files", *templates, order="load-first")
     bridge.batch = BatchSettings(max_messages=2)
     write(tmp_path, {"S.T__ct/20261122-100000000.dfm": metadata([*HEADERS, *COLUMNS], "changes")})
     assert bridge.run()["S.T"].stop is None
     assert gateway.status("S.T")["key_columns"] == ["ID"]
     types = ["int64", "string", "decimal128(12, 2)", "timestamp[us, tz=UTC]"]
-    assert [str(of) for of in current(api_engine, "S.T").schema.arrow.types[:4]] == types
-    assert plain(api_engine) == [
+    assert [str(of) for of in current(gateway.engine, "S.T").schema.arrow.types[:4]] == types
+    assert plain(gateway.engine) == [
         (1, 'Ada, "A"', "1.50"), (2, None, None), (3, "", "2.00"), (5, "NULL", None), (4, "line\none", "4.00"),
         (2, None, None), (20, "Bo", None), (4, "Cy", "4.00"), (1, None, None),
     ]  # fmt: skip
     assert bridge.run()["S.T"].requests == 0
 
 
-def test_json_files_keep_exact_numbers_and_a_new_column_is_added(
-    gateway: Gateway, api_address: str, api_engine: sa.Engine, tmp_path: Path
-) -> None:
+def test_json_files_keep_exact_numbers_and_a_new_column_is_added(gateway: Gateway, tmp_path: Path) -> None:
     wider = [*COLUMNS, ("NOTE", "WSTRING", 0)]
     first = b'{ "ID": 9007199254740993, "NAME": null, "AMOUNT": "0.10", "AT": "2026-01-01 10:00:00" }\n\n'
     second = b'{"ID": 2, "NAME": "x", "AMOUNT": null, "AT": null, "NOTE": "n"}'
-    bridge = bridge_of(api_address, tmp_path, "replicate-files", table="S.T")
+    bridge = bridge_of(gateway.address, tmp_path, "replicate-files", table="S.T")
     write(tmp_path, {"LOAD00000001.json": first, "LOAD00000001.dfm": metadata(COLUMNS, form="json")})
     assert bridge.run()["S.T"].stop is None
-    assert plain(api_engine) == [(9007199254740993, None, "0.10")]
+    assert plain(gateway.engine) == [(9007199254740993, None, "0.10")]
     write(tmp_path, {"LOAD00000002.json": second, "LOAD00000002.dfm": metadata(wider, form="json", version=2)})
     assert bridge.run()["S.T"].stop is None
-    assert current(api_engine, "S.T").schema.arrow.names[:5] == [name for name, _, _ in wider]
+    assert current(gateway.engine, "S.T").schema.arrow.names[:5] == [name for name, _, _ in wider]
 
 
-def test_what_the_metadata_does_not_say_is_a_clear_stop(gateway: Gateway, api_address: str, tmp_path: Path) -> None:
+def test_what_the_metadata_does_not_say_is_a_clear_stop(gateway: Gateway, tmp_path: Path) -> None:
     cases = {
         "a": (b"1,x,,\n", metadata(COLUMNS, "changes"), "no column for their operation"),
         "b": (b"1,x\n", metadata(COLUMNS), "record 0 has 2 fields, and its metadata 4 columns"),
@@ -116,7 +112,7 @@ def test_what_the_metadata_does_not_say_is_a_clear_stop(gateway: Gateway, api_ad
     }
     for name, (data, described, _) in cases.items():
         write(tmp_path, {f"{name}/1.csv": data, f"{name}/1.dfm": described})
-    tables = bridge_of(api_address, tmp_path, "replicate-files", "{table}/…").run()
+    tables = bridge_of(gateway.address, tmp_path, "replicate-files", "{table}/…").run()
     for name, (_, _, said) in cases.items():
         stop = tables[name].stop
         assert stop is not None

@@ -9,13 +9,12 @@ from uuid import uuid4
 import httpx
 import obstore
 import pytest
-import sqlalchemy as sa
 from obstore.store import S3Store, from_url
 
 from app.bridge.objects.settings import BatchSettings
 from mirrorgate.errors import Misconfigured
 from tests.api.calls import Gateway
-from tests.api.commands import staged
+from tests.api.commands import keys
 from tests.api.objects.bridging import bridge_of
 from tests.support.http.stand_in import StandIn, serving
 from tests.support.waiting import wait_until
@@ -52,25 +51,19 @@ def rows(first: int, count: int = 2) -> bytes:
     return b"".join(b'{"id": %d}\n' % number for number in range(first, first + count))
 
 
-def keys(engine: sa.Engine, table: str) -> list[int]:
-    return [row[0] for row in staged(engine, table)]
-
-
-def test_a_bucket_is_read_by_table_and_continued(
-    gateway: Gateway, api_address: str, api_engine: sa.Engine, bucket: Bucket
-) -> None:
+def test_a_bucket_is_read_by_table_and_continued(gateway: Gateway, bucket: Bucket) -> None:
     for name in ("sales.a", "sales.b"):
         gateway.register(name, COLUMNS, ["id"])
     bucket.put(sales__a__1=rows(0), sales__b__x__1=rows(0), sales__b__2=rows(9, 1), sales__a__3=b"")
-    bridge = bridge_of(api_address, bucket.url, "rows", "{schema}/{table}/…", options=bucket.options)
+    bridge = bridge_of(gateway.address, bucket.url, "rows", "{schema}/{table}/…", options=bucket.options)
     with bridge.running():
         wait_until(lambda: bridge.done("sales.a") == 2 and bridge.done("sales.b") == 2, within=30, what="all is read")
         bucket.put(sales__a__4=rows(2), sales__a__5=rows(4))
         wait_until(lambda: bridge.done("sales.a") == 4, within=30, what="new objects are read")
     bucket.put(sales__a__6=rows(6))
     assert bridge.run()["sales.a"].objects == 1
-    assert keys(api_engine, "sales.a") == list(range(8))
-    assert keys(api_engine, "sales.b") == [9, 0, 1]
+    assert keys(gateway.engine, "sales.a") == list(range(8))
+    assert keys(gateway.engine, "sales.b") == [9, 0, 1]
 
 
 @contextmanager
@@ -96,13 +89,13 @@ def failing_store(endpoint: str) -> Iterator[tuple[str, threading.Event]]:
         yield address, fails
 
 
-def test_a_store_that_fails_is_waited_for_and_told(
-    gateway: Gateway, api_address: str, api_engine: sa.Engine, bucket: Bucket
-) -> None:
+def test_a_store_that_fails_is_waited_for_and_told(gateway: Gateway, bucket: Bucket) -> None:
     gateway.register("t", COLUMNS, ["id"])
     bucket.put(a=rows(0))
     with failing_store(bucket.options["endpoint"]) as (address, fails):
-        bridge = bridge_of(api_address, bucket.url, "rows", table="t", options={**bucket.options, "endpoint": address})
+        bridge = bridge_of(
+            gateway.address, bucket.url, "rows", table="t", options={**bucket.options, "endpoint": address}
+        )
         with bridge.running():
             wait_until(lambda: bridge.done("t") == 1, within=30, what="the first object is read")
             fails.set()
@@ -114,7 +107,7 @@ def test_a_store_that_fails_is_waited_for_and_told(
             wait_until(lambda: bridge.done("t") == 2, within=30, what="the next object is read")
             assert bridge.status.reasons() == []
     assert bridge.events("source_waits")[0]["code"] == "source_unavailable"
-    assert keys(api_engine, "t") == list(range(4))
+    assert keys(gateway.engine) == list(range(4))
 
 
 @pytest.mark.parametrize(
@@ -136,11 +129,11 @@ def test_wrong_settings_of_a_store_end_the_bridge_with_their_remedy(
 
 
 def test_two_bridges_with_one_name_send_each_message_once_and_one_of_them_says_so(
-    gateway: Gateway, api_address: str, api_engine: sa.Engine, bucket: Bucket
+    gateway: Gateway, bucket: Bucket
 ) -> None:
     gateway.register("t", COLUMNS, ["id"])
     bucket.put(a=rows(0, 10), b=rows(10, 10))
-    second = bridge_of(api_address, bucket.url, "rows", table="t", options=bucket.options)
+    second = bridge_of(gateway.address, bucket.url, "rows", table="t", options=bucket.options)
     second.batch = BatchSettings(max_messages=4)
     first = second.changed(done_marker=".ok")
     first.batch = BatchSettings(max_messages=3)  # the same requests would be repetitions, which the gateway recognizes
@@ -148,6 +141,6 @@ def test_two_bridges_with_one_name_send_each_message_once_and_one_of_them_says_s
         wait_until(lambda: first.waiting("t") == 2, within=30, what="the first bridge has asked for the position")
         second.run()
         bucket.put(**{"a.ok": b"", "b.ok": b"", "c": rows(20, 10), "c.ok": b""})
-        wait_until(lambda: len(keys(api_engine, "t")) == 30, within=30, what="the first bridge sends what is left")
-    assert keys(api_engine, "t") == list(range(30))
+        wait_until(lambda: len(keys(gateway.engine)) == 30, within=30, what="the first bridge sends what is left")
+    assert keys(gateway.engine) == list(range(30))
     assert first.events("producer_conflict")

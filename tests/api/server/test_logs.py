@@ -24,6 +24,7 @@ from app.staging.access.mask_secrets import pin_mask_secret
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.support.gateway_parts import registered
 from tests.support.http.server import api_process, stopped
+from tests.support.postgres import sql
 from tests.support.postgres.databases import create_database, database_in
 from tests.support.processes import REPOSITORY
 from tests.support.samples.schemas import schema_of
@@ -137,8 +138,7 @@ def test_an_api_with_another_secret_of_hashed_columns_starts_with_a_warning(
     database_url: str, engine: sa.Engine
 ) -> None:
     secret = "a secret of hashed columns, only for tests"
-    with engine.begin() as connection:
-        pin_mask_secret(connection, MaskSecret(secret.encode()))
+    sql.call(engine, pin_mask_secret, MaskSecret(secret.encode()))
     columns = schema_of({"id": "int64", "mail": "string"}, ["id"])
     registered(engine, "t", columns, TableOptions.parse({"masks": {"mail": {"method": "hash"}}}))
     with capture_logs() as logs, pytest.MonkeyPatch.context() as patch:

@@ -23,9 +23,8 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def drain(gateway: Gateway, api_engine: sa.Engine) -> None:
-    with api_engine.begin() as connection:
-        renew_lease(connection, uuid4(), 60)
+def drain(gateway: Gateway) -> None:
+    sql.call(gateway.engine, renew_lease, uuid4(), 60)
 
 
 def test_a_process_is_ready_without_any_drain(anonymous: Gateway, gateway: Gateway) -> None:
@@ -50,14 +49,12 @@ def test_a_drain_that_waits_for_its_landing_zone_shows_in_the_gateways_status(
     anonymous: Gateway, api_engine: sa.Engine
 ) -> None:
     worker = uuid4()
-    with api_engine.begin() as connection:
-        renew_lease(connection, worker, 60, waits_for=Code.LANDING_ZONE_AWAY)
+    sql.call(api_engine, renew_lease, worker, 60, waits_for=Code.LANDING_ZONE_AWAY)
     answer = anonymous.get("/statusz")
     assert answer.status_code == 503
     told = f"1 of 1 drains publish nothing: landing_zone_away. {Code.LANDING_ZONE_AWAY.remedy}"
     assert answer.json()["parts"]["drain"] == told
-    with api_engine.begin() as connection:
-        renew_lease(connection, worker, 60)
+    sql.call(api_engine, renew_lease, worker, 60)
     assert anonymous.get("/statusz").json()["parts"]["drain"] == "ok"
 
 
@@ -69,11 +66,10 @@ def test_a_gateway_whose_parts_all_work_is_well(anonymous: Gateway) -> None:
 
 @pytest.mark.usefixtures("drain")
 def test_a_quarantined_table_shows_in_the_gateways_status_without_its_name(
-    anonymous: Gateway, gateway: Gateway, api_engine: sa.Engine
+    anonymous: Gateway, gateway: Gateway
 ) -> None:
     gateway.register("sales.secret", {"id": "int64"}).raise_for_status()
-    with api_engine.begin() as connection:
-        quarantine_table(connection, current(api_engine, "sales.secret").table_id, "foreign_file: seen")
+    sql.call(gateway.engine, quarantine_table, current(gateway.engine, "sales.secret").table_id, "foreign_file: seen")
     answer = anonymous.get("/statusz")
     assert answer.status_code == 503
     assert answer.json()["parts"]["tables"] == "of 1 tables, 1 quarantined"
@@ -83,33 +79,25 @@ def test_a_quarantined_table_shows_in_the_gateways_status_without_its_name(
 
 
 @pytest.mark.usefixtures("drain")
-def test_a_clock_that_was_set_back_shows_in_the_gateways_status(
-    anonymous: Gateway, gateway: Gateway, api_engine: sa.Engine
-) -> None:
+def test_a_clock_that_was_set_back_shows_in_the_gateways_status(anonymous: Gateway, gateway: Gateway) -> None:
     gateway.register("t", {"id": "int64"}).raise_for_status()
     gateway.arcion(insert("t", id="1")).raise_for_status()
-    sql.run(api_engine, "UPDATE mirrorgate.staged_blocks SET staged_at = staged_at + interval '5 hours'")
+    sql.run(gateway.engine, "UPDATE mirrorgate.staged_blocks SET staged_at = staged_at + interval '5 hours'")
     assert "set back" in anonymous.get("/statusz").json()["parts"]["clock"]
 
 
-def test_a_drain_whose_clock_is_wrong_shows_in_the_gateways_status(
-    anonymous: Gateway, gateway: Gateway, api_engine: sa.Engine
-) -> None:
-    with api_engine.begin() as connection:
-        renew_lease(connection, uuid4(), 60, clock=0.0)
+def test_a_drain_whose_clock_is_wrong_shows_in_the_gateways_status(anonymous: Gateway, gateway: Gateway) -> None:
+    sql.call(gateway.engine, renew_lease, uuid4(), 60, clock=0.0)
     assert "clock of a drain" in anonymous.get("/statusz").json()["parts"]["clock"]
 
 
 @pytest.mark.usefixtures("drain")
-def test_a_failing_table_shows_in_status_metrics_and_the_gateways_status(
-    gateway: Gateway, api_engine: sa.Engine
-) -> None:
+def test_a_failing_table_shows_in_status_metrics_and_the_gateways_status(gateway: Gateway) -> None:
     gateway.register("t", {"id": "int64"}).raise_for_status()
     failure = Failure(Code.STORAGE_FAILED, "ENOSPC (No space left on device) at /zone/t", "Free space.")
     shown = []
     for _ in range(3):
-        with api_engine.begin() as connection:
-            record_failure(connection, current(api_engine, "t"), failure)
+        sql.call(gateway.engine, record_failure, current(gateway.engine, "t"), failure)
         shown.append(gateway.status("t")["failing"])
     assert shown[:2] == [None, None]
     assert (shown[2]["code"], shown[2]["tries"], shown[2]["remedy"]) == ("storage_failed", 3, "Free space.")

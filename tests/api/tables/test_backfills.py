@@ -1,20 +1,18 @@
 """A backfill of row images over HTTP: asked for, cancelled, and shown with the metrics."""
 
-import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sqlalchemy as sa
-from typer.testing import CliRunner
 
 from app.staging.images import Backfill
 from app.staging.tables.operations import finish_drop
-from mirrorgate.cli.main import app
-from mirrorgate.http import RejectedByGateway
-from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
+from tests.api.calls import Gateway, insert, problem
+from tests.api.commands import Terminal
 from tests.support.backfills import carry_out, purge_payloads
 from tests.support.gateway_parts import current
+from tests.support.postgres import sql
 from tests.support.postgres.ledger import claim_by
 from tests.support.waiting import wait_until
 
@@ -22,7 +20,7 @@ BACKFILL = "/v1/tables/orders/row-images/backfill"
 AT = {"generation": 1}
 
 
-def test_status_and_metrics_show_how_far_it_is(gateway: Gateway, api_engine: sa.Engine) -> None:
+def test_status_and_metrics_show_how_far_it_is(gateway: Gateway) -> None:
     for name in ("orders", "quiet"):
         gateway.register(name, {"id": "int64"}, ["id"]).raise_for_status()
     for key in "12":
@@ -36,7 +34,7 @@ def test_status_and_metrics_show_how_far_it_is(gateway: Gateway, api_engine: sa.
         scraped.append(gateway.get("/metrics").text)
 
     gateway.post(BACKFILL, params=AT).raise_for_status()
-    carry_out(api_engine, "orders", look)
+    carry_out(gateway.engine, "orders", look)
     halfway = shown[1]
     assert (halfway["state"], halfway["rows_done"], halfway["rows_total"]) == ("running", 1, 2)
     assert (halfway["batches_done"], halfway["batches_total"], halfway["finished_at"]) == (1, 2, None)
@@ -79,8 +77,7 @@ def test_a_backfill_that_ran_in_a_former_generation_is_neither_shown_nor_cancell
     late.post("/v1/tables/orders/recreate", params=AT).raise_for_status()
     table = current(api_engine, "orders")
     _, epoch = claim_by(api_engine, table.table_id)
-    with api_engine.begin() as connection:
-        finish_drop(connection, table, epoch, marker_first=False)
+    sql.call(api_engine, finish_drop, table, epoch, marker_first=False)
     assert late.status("orders")["backfill"] is None
     assert 'mirrorgate_image_backfill_state{state="running"' not in late.get("/metrics").text
     late.delete(BACKFILL, params={"generation": 2}).raise_for_status()
@@ -99,27 +96,27 @@ def test_what_cannot_be_backfilled_is_rejected_at_once(late: Gateway, api_engine
     problem(late.post(BACKFILL, params=AT), 409, "wrong_table_state")
 
 
-def test_the_command_asks_a_drain_and_waits_for_the_end(late: Gateway, api_engine: sa.Engine) -> None:
-    command = ["tables", "backfill-images", "orders", "--url", str(late.base_url), "--key", ADMIN_KEY]
-    asked = CliRunner().invoke(app, [*command, "--no-wait"])
-    assert (asked.exit_code, "orders: running, 0 of 1 rows" in asked.output) == (0, True)
-    assert "orders: cancelled, 0 of 1 rows" in CliRunner().invoke(app, [*command, "--cancel"]).output
+def test_the_command_asks_a_drain_and_waits_for_the_end(
+    late: Gateway, api_engine: sa.Engine, terminal: Terminal
+) -> None:
+    command = ("tables", "backfill-images", "orders")
+    asked = terminal.run(*command, "--no-wait")
+    assert (asked.status, "orders: running, 0 of 1 rows" in asked.output) == (0, True)
+    assert "orders: cancelled, 0 of 1 rows" in terminal.run(*command, "--cancel").output
     with ThreadPoolExecutor(1) as thread:
-        waiting = thread.submit(CliRunner().invoke, app, [*command, "--json"])
+        waiting = thread.submit(terminal.run, *command, "--json")
         wait_until(lambda: current(api_engine, "orders").backfill_due, within=30, what="the command has asked")
         carry_out(api_engine, "orders")
-        result = waiting.result(timeout=30)
-    told = json.loads(result.stdout.splitlines()[-1])
-    assert (result.exit_code, told["complete"], told["backfill"]["state"]) == (0, True, "done")
-    assert "orders: every row has a row image" in CliRunner().invoke(app, command).output
+        ended = waiting.result(timeout=30)
+    assert (ended.status, ended.report["complete"], ended.report["backfill"]["state"]) == (0, True, "done")
+    assert "orders: every row has a row image" in terminal.run(*command).output
 
 
-def test_the_command_says_why_a_table_cannot_be_backfilled(late: Gateway, api_engine: sa.Engine) -> None:
+@pytest.mark.usefixtures("late")
+def test_the_command_says_why_a_table_cannot_be_backfilled(api_engine: sa.Engine, terminal: Terminal) -> None:
     purge_payloads(api_engine, "orders")
-    address = ["--url", str(late.base_url), "--key", ADMIN_KEY]
-    result = CliRunner().invoke(app, ["tables", "backfill-images", "orders", *address])
-    assert isinstance(result.exception, RejectedByGateway)
-    assert (result.exception.code, "in a load session" in str(result.exception.remedy)) == ("payloads_purged", True)
+    ended = terminal.run("tables", "backfill-images", "orders")
+    assert (ended.status, "payloads_purged" in ended.errors, "in a load session" in ended.errors) == (1, True, True)
 
 
 def test_a_table_with_complete_images_stays_as_it_is(gateway: Gateway) -> None:

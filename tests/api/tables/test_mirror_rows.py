@@ -153,16 +153,6 @@ def test_a_target_that_does_not_answer_delays_no_other_route(
         file.unlink()
 
 
-def test_the_rows_need_the_right_read_for_the_table(mirrored: Gateway, target: Path) -> None:
-    write(target, ids(1))
-    for rights, tables, status, code in (
-        (["ingest", "register"], ["*"], 403, "forbidden"),
-        (["read"], ["other.*"], 404, "unknown_table"),
-    ):
-        key = mirrored.post("/v1/keys", json={"rights": rights, "tables": tables}).json()["key"]
-        problem(mirrored.get(PATH, headers={"Authorization": f"Bearer {key}"}), status, code)
-
-
 COLUMNS = {
     "id": "int64",
     "small": "int16",

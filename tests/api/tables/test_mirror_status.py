@@ -40,9 +40,9 @@ def test_a_table_that_no_mirror_has_reported_is_404_not_mirrored(gateway: Gatewa
     assert gateway.status("sales.orders")["mirror"] is None
 
 
-def test_the_route_tells_version_files_lag_and_times(gateway: Gateway, api_engine: sa.Engine) -> None:
-    table = published(gateway, api_engine, "sales.orders", 3)
-    report(api_engine, table, version=0, file_number=1, last_file=1, generation=4)
+def test_the_route_tells_version_files_lag_and_times(gateway: Gateway) -> None:
+    table = published(gateway, gateway.engine, "sales.orders", 3)
+    report(gateway.engine, table, version=0, file_number=1, last_file=1, generation=4)
     told = gateway.get("/v1/tables/sales.orders/mirror").raise_for_status().json()
     assert 0 < told.pop("lag_seconds") < 60
     assert told.pop("updated_at")
@@ -58,15 +58,15 @@ def test_the_route_tells_version_files_lag_and_times(gateway: Gateway, api_engin
         "reason": None,
         "committed_at": NOON.isoformat().replace("+00:00", "Z"),
     }
-    report(api_engine, table, version=2, file_number=3, last_file=3, generation=4)
+    report(gateway.engine, table, version=2, file_number=3, last_file=3, generation=4)
     told = gateway.get("/v1/tables/sales.orders/mirror").json()
     assert (told["state"], told["version"], told["pending_files"], told["lag_seconds"]) == ("in_step", 2, 0, 0)
 
 
-def test_the_status_has_the_summary(gateway: Gateway, api_engine: sa.Engine) -> None:
-    table = published(gateway, api_engine, "sales.orders", 2)
+def test_the_status_has_the_summary(gateway: Gateway) -> None:
+    table = published(gateway, gateway.engine, "sales.orders", 2)
     gateway.register("quiet", {"id": "int64"}, ["id"])
-    report(api_engine, table, **STOPPED)
+    report(gateway.engine, table, **STOPPED)
     listed = {status["table"]: status["mirror"] for status in gateway.get("/v1/tables").json()["tables"]}
     summary = listed["sales.orders"]
     assert listed["quiet"] is None
@@ -85,9 +85,9 @@ def test_the_status_has_the_summary(gateway: Gateway, api_engine: sa.Engine) -> 
     assert shown | {"lag_seconds": 0} == summary | {"lag_seconds": 0}
 
 
-def test_metrics_tell_how_far_each_table_is_mirrored(gateway: Gateway, api_engine: sa.Engine) -> None:
-    report(api_engine, published(gateway, api_engine, "sales.orders", 3), version=1, file_number=2, last_file=2)
-    report(api_engine, published(gateway, api_engine, "empty", 1), **NOTHING_APPLIED)
+def test_metrics_tell_how_far_each_table_is_mirrored(gateway: Gateway) -> None:
+    report(gateway.engine, published(gateway, gateway.engine, "sales.orders", 3), version=1, file_number=2, last_file=2)
+    report(gateway.engine, published(gateway, gateway.engine, "empty", 1), **NOTHING_APPLIED)
     gateway.register("quiet", {"id": "int64"}, ["id"])
     text = gateway.get("/metrics").text
     values = dict(re.findall(r'^mirrorgate_mirror_(\w+)\{table="sales.orders"\} (\S+)$', text, re.MULTILINE))
@@ -100,24 +100,22 @@ def test_metrics_tell_how_far_each_table_is_mirrored(gateway: Gateway, api_engin
     assert not re.search(r'mirrorgate_mirror_\w+\{[^}]*table="quiet"', text)
 
 
-def test_a_key_sees_the_mirror_of_its_own_tables_only(
-    gateway: Gateway, api_engine: sa.Engine, client_with: ClientWith
-) -> None:
-    report(api_engine, published(gateway, api_engine, "sales.orders", 1))
+def test_a_key_sees_the_mirror_of_its_own_tables_only(gateway: Gateway, client_with: ClientWith) -> None:
+    report(gateway.engine, published(gateway, gateway.engine, "sales.orders", 1))
     other = client_with("read", tables=["other.*"])
     problem(other.get("/v1/tables/sales.orders/mirror"), 404, "unknown_table")
     assert "sales.orders" not in other.get("/metrics").text
     problem(client_with("ingest").get("/v1/tables/sales.orders/mirror"), 403, "forbidden")
 
 
-def test_the_probe_names_a_mirror_that_cannot_continue_while_it_runs(gateway: Gateway, api_engine: sa.Engine) -> None:
-    table = published(gateway, api_engine, "sales.orders", 2)
-    report(api_engine, table, **STOPPED)
+def test_the_probe_names_a_mirror_that_cannot_continue_while_it_runs(gateway: Gateway) -> None:
+    table = published(gateway, gateway.engine, "sales.orders", 2)
+    report(gateway.engine, table, **STOPPED)
 
     def told() -> str:
         part: str = gateway.get("/statusz").json()["parts"]["mirror"]
         return part
 
     wait_until(lambda: told() == "the Delta mirror cannot continue 1 tables", within=60, what="the answer is new")
-    sql.run(api_engine, "UPDATE mirrorgate.mirror_reports SET updated_at = updated_at - interval '61 seconds'")
+    sql.run(gateway.engine, "UPDATE mirrorgate.mirror_reports SET updated_at = updated_at - interval '61 seconds'")
     wait_until(lambda: told() == "ok", within=60, what="the answer is new")

@@ -4,12 +4,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from app.staging.tables.registry import quarantine_table
 from mirrorgate.cli.main import app
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
+from tests.api.commands import Terminal
 from tests.api.conftest import ClientWith
 from tests.support.gateway_parts import current
 from tests.support.postgres import sql
@@ -46,17 +46,6 @@ def test_an_act_names_the_generation_it_means(orders: Gateway, act: str) -> None
     assert orders.get("/v1/tables/orders/events").json()["events"] == []
 
 
-@pytest.mark.parametrize("act", ACTS)
-def test_an_act_needs_the_right_admin_and_a_key_for_the_table(
-    orders: Gateway, client_with: ClientWith, act: str
-) -> None:
-    method, path, content = ACTS[act]
-    weak = client_with("ingest", "read", "register")
-    problem(weak.request(method, path, params={"generation": 1}, **content), 403, "forbidden")
-    other = client_with("admin", tables=["other"])
-    problem(other.request(method, path, params={"generation": 1}, **content), 404, "unknown_table")
-
-
 @pytest.mark.parametrize("act", ["drop", "recreate", "rename"])
 def test_a_drop_is_accepted_visible_and_rejects_changes_meanwhile(orders: Gateway, act: str) -> None:
     method, path, content = ACTS[act]
@@ -66,14 +55,6 @@ def test_a_drop_is_accepted_visible_and_rejects_changes_meanwhile(orders: Gatewa
     problem(orders.arcion(insert("orders", id="1")), 409, "table_not_accepting")
     [event] = orders.get("/v1/tables/orders/events").json()["events"]
     assert (event["action"], event["generation"]) == (act, 1)
-
-
-def test_a_paused_table_accepts_changes(orders: Gateway) -> None:
-    assert orders.post("/v1/tables/orders/pause", params={"generation": 1}).json()["state"] == "paused"
-    assert orders.arcion(insert("orders", id="1")).status_code == 202
-    assert orders.post("/v1/tables/orders/resume", params={"generation": 1}).json()["state"] == "active"
-    events = orders.get("/v1/tables/orders/events").json()["events"]
-    assert [event["action"] for event in events] == ["pause", "resume"]
 
 
 def test_what_a_table_is_recreated_with_is_checked_before_anything_is_dropped(orders: Gateway) -> None:
@@ -98,10 +79,6 @@ def test_a_table_is_renamed_only_to_a_free_name_that_the_key_may_touch(
     problem(answer, 404, "unknown_table")
 
 
-def test_only_published_files_are_repaired(orders: Gateway) -> None:
-    problem(orders.post("/v1/tables/orders/repair/1", params={"generation": 1}), 404, "unknown_file")
-
-
 def test_a_release_says_why(orders: Gateway) -> None:
     answer = orders.post("/v1/tables/orders/release", params={"generation": 1}, json={"reason": ""})
     assert answer.status_code == 400
@@ -118,19 +95,17 @@ def test_events_come_in_pages(orders: Gateway) -> None:
     assert second["next_after"] is None
 
 
-def test_waiting_for_a_drop_does_not_take_that_of_an_earlier_table_for_it(
-    orders: Gateway, api_engine: sa.Engine
-) -> None:
+def test_waiting_for_a_drop_does_not_take_that_of_an_earlier_table_for_it(orders: Gateway) -> None:
     done = """INSERT INTO mirrorgate.table_events (table_id, folded_name, generation, actor, action, details)
         SELECT table_id, 'orders', 1, 'drain', 'drop done', '{"discarded_batches": 0, "discarded_rows": 0,
             "landed_again": 0}' FROM mirrorgate.tables WHERE folded_name = 'orders'"""
-    sql.run(api_engine, done)
+    sql.run(orders.engine, done)
     arguments = ["tables", "drop", "orders", "--generation", "1", "--url", str(orders.base_url), "--key", ADMIN_KEY]
     with ThreadPoolExecutor(1) as thread:
         command = thread.submit(CliRunner().invoke, app, arguments)
         wait_until(lambda: orders.status("orders")["state"] == "dropping", within=30, what="the drop begins")
         assert not command.done()
-        sql.run(api_engine, done)
+        sql.run(orders.engine, done)
         result = command.result(timeout=30)
     assert (result.exit_code, "drop done" in result.output) == (0, True)
     events = orders.get("/v1/tables/orders/events").json()["events"]
@@ -141,11 +116,9 @@ def test_waiting_for_a_drop_does_not_take_that_of_an_earlier_table_for_it(
     ]
 
 
-def test_a_quarantine_leaves_an_event_with_its_reason_and_so_does_its_end(
-    orders: Gateway, api_engine: sa.Engine
-) -> None:
-    with api_engine.begin() as connection:
-        table_id = current(api_engine, "orders").table_id
+def test_a_quarantine_leaves_an_event_with_its_reason_and_so_does_its_end(orders: Gateway) -> None:
+    with orders.engine.begin() as connection:
+        table_id = current(orders.engine, "orders").table_id
         assert quarantine_table(connection, table_id, "foreign_file: file 2")
         assert not quarantine_table(connection, table_id, "seen again")
     answer = orders.post("/v1/tables/orders/release", params={"generation": 1}, json={"reason": "looked"})
@@ -157,22 +130,16 @@ def test_a_quarantine_leaves_an_event_with_its_reason_and_so_does_its_end(
     ]
 
 
-def quarantined(engine: sa.Engine, name: str, reason: str) -> None:
-    with engine.begin() as connection:
-        assert quarantine_table(connection, current(engine, name).table_id, reason)
-
-
-def test_the_command_releases_all_tables_of_one_reason_and_says_which(orders: Gateway, api_engine: sa.Engine) -> None:
+def test_the_command_releases_all_tables_of_one_reason_and_says_which(orders: Gateway, terminal: Terminal) -> None:
     orders.register("foreign", COLUMNS, ["id"])
-    quarantined(api_engine, "orders", "landing_folder_lost: gone")
-    quarantined(api_engine, "foreign", "foreign_file: landing_folder_lost")
-    arguments = ["tables", "release", "--all", "--code", "landing_folder_lost", "--reason", "mounted again"]
-    connection = ["--url", str(orders.base_url), "--key", ADMIN_KEY]
-    first, again = (CliRunner().invoke(app, arguments + connection) for _ in range(2))
-    assert (first.exit_code, again.exit_code) == (0, 0)
+    for name, reason in (("orders", "landing_folder_lost: gone"), ("foreign", "foreign_file: landing_folder_lost")):
+        assert sql.call(orders.engine, quarantine_table, current(orders.engine, name).table_id, reason)
+    release = ("tables", "release", "--reason", "mounted again")
+    first, again = (terminal.run(*release, "--all", "--code", "landing_folder_lost") for _ in range(2))
+    assert (first.status, again.status) == (0, 0)
     assert "orders: released in generation 1; it was landing_folder_lost: gone" in first.output
     assert "1 tables released" in first.output
     assert "0 tables released" in again.output
     assert (orders.status("orders")["state"], orders.status("foreign")["state"]) == ("active", "quarantined")
     for wrong in (["orders"], ["--code", "landing_folder_lost"], ["--all"], ["--all", "--code", "nonsense"]):
-        assert CliRunner().invoke(app, ["tables", "release", "--reason", "x", *wrong, *connection]).exit_code == 2
+        assert terminal.run(*release, *wrong).status == 2

@@ -5,11 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from mirrorgate.cli.main import app
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
+from tests.api.commands import Terminal
 from tests.support.gateway_parts import current
 from tests.support.postgres import sql
 from tests.support.waiting import wait_until
@@ -81,7 +81,7 @@ def test_a_table_without_an_image_of_each_row_is_not_rebuilt(gateway: Gateway) -
     problem(rebuild(gateway), 409, "no_row_images")
 
 
-def test_the_command_waits_for_the_end_and_says_what_was_found(orders: Gateway, api_engine: sa.Engine) -> None:
+def test_the_command_waits_for_the_end_and_says_what_was_found(orders: Gateway) -> None:
     address = ["--url", str(orders.base_url), "--key", ADMIN_KEY]
     arguments = ["tables", "rebuild", "orders", "--generation", "1", "--dry-run", *address]
     changes = ["--column", "amount:int16", "--rename", "region=area", "--key-column", "area", "--key-column", "id"]
@@ -89,12 +89,12 @@ def test_the_command_waits_for_the_end_and_says_what_was_found(orders: Gateway, 
     with ThreadPoolExecutor(1) as thread:
         command = thread.submit(CliRunner().invoke, app, [*arguments, *changes])
         wait_until(lambda: orders.status("orders")["rebuild"] is not None, within=30, what="the dry run begins")
-        plan = sql.value(api_engine, "SELECT plan FROM mirrorgate.rebuilds")
+        plan = sql.value(orders.engine, "SELECT plan FROM mirrorgate.rebuilds")
         ended = (
             "UPDATE mirrorgate.rebuilds SET phase = 'checked', finished_at = now(), rows_total = 5000,"
             f" rows_done = 5000, estimated_seconds = 61, findings = '{json.dumps(found)}'"
         )
-        sql.run(api_engine, ended)
+        sql.run(orders.engine, ended)
         result = command.result(timeout=30)
     assert plan["schema"]["key_columns"] == ["area", "id"]
     assert [(column["name"], column["type"]) for column in plan["schema"]["columns"]] == [
@@ -107,13 +107,12 @@ def test_the_command_waits_for_the_end_and_says_what_was_found(orders: Gateway, 
     assert "bad_value: column amount, 1,234 rows, the first at position 17" in result.output
 
 
-def test_all_tables_with_row_images_are_rebuilt_and_the_others_named(orders: Gateway, api_engine: sa.Engine) -> None:
+def test_all_tables_with_row_images_are_rebuilt_and_the_others_named(orders: Gateway, terminal: Terminal) -> None:
     orders.register("plain", {"id": "int64"}, ["id"]).raise_for_status()
-    address = ["--url", str(orders.base_url), "--key", ADMIN_KEY]
-    result = CliRunner().invoke(app, ["tables", "rebuild", "--all", "--no-wait", "--json", *address])
-    [rebuilt] = json.loads(result.stdout.splitlines()[-1])
+    ended = terminal.run("tables", "rebuild", "--all", "--no-wait", "--json")
+    [rebuilt] = json.loads(ended.output.splitlines()[-1])
     assert (rebuilt["table"], rebuilt["phase"]) == ("orders", "copying")
-    assert "plain: skipped" in result.stderr
-    assert current(api_engine, "orders").rebuild_due
+    assert "plain: skipped" in ended.errors
+    assert current(orders.engine, "orders").rebuild_due
     for wrong in (["orders"], ["--all", "--drop-column", "region"], ["orders", "--generation", "1", "--rename", "x"]):
-        assert CliRunner().invoke(app, ["tables", "rebuild", *wrong, *address]).exit_code == 2
+        assert terminal.run("tables", "rebuild", *wrong).status == 2

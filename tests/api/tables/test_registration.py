@@ -58,17 +58,6 @@ def test_a_seed_file_is_an_option_like_any_other(gateway: Gateway) -> None:
     assert (status["published"]["files"], status["last_file"]) == (0, None)
 
 
-@pytest.mark.parametrize("options", [{}, {"options": {}}, {"options": {"dead_letters": "accept"}}])
-def test_a_table_without_keys_gets_files_without_marker_and_any_new_table_a_seed_file(
-    gateway: Gateway, options: dict[str, Any]
-) -> None:
-    columns = [{"name": "id", "type": "int64", "nullable": False}]
-    keyless = gateway.put("/v1/tables/events", json={"columns": columns, **options}).json()["options"]
-    keyed = gateway.put("/v1/tables/t", json={"columns": columns, "key_columns": ["id"], **options}).json()["options"]
-    assert (keyless["initial_load"], keyless["seed_file"]) == ("without_marker", True)
-    assert (keyed["initial_load"], keyed["seed_file"]) == ("with_marker", True)
-
-
 def test_new_nullable_columns_make_a_new_schema_version(gateway: Gateway) -> None:
     gateway.register("orders", COLUMNS, ["id"])
     evolved = gateway.register("orders", COLUMNS | {"note": "json"}, ["id"])
@@ -87,17 +76,6 @@ def test_new_nullable_columns_make_a_new_schema_version(gateway: Gateway) -> Non
             {"name": "note", "type": "json", "nullable": True},
         ],
     }
-
-
-@pytest.mark.parametrize(
-    ("columns", "keys"),
-    [(COLUMNS | {"id": "int32"}, ["id"]), (COLUMNS | {"total": "decimal(12,3)"}, ["id"]), (COLUMNS, ["name"])],
-    ids=["another type", "another scale", "another key"],
-)
-def test_a_change_of_type_or_key_is_a_conflict(gateway: Gateway, columns: dict[str, str], keys: list[str]) -> None:
-    gateway.register("orders", COLUMNS, ["id"])
-    problem(gateway.register("orders", columns, keys), 409, "incompatible_schema")
-    assert gateway.status("orders")["schema_version"] == 1
 
 
 COLUMN = {"name": "a", "type": "int64"}
@@ -151,8 +129,3 @@ def test_a_listing_shows_every_table_by_name(gateway: Gateway) -> None:
     for table in ("b", "a.z", "a"):
         gateway.register(table, COLUMNS)
     assert [table["table"] for table in gateway.get("/v1/tables").json()["tables"]] == ["a", "a.z", "b"]
-
-
-@pytest.mark.parametrize("path", ["", "/schema", "/files"])
-def test_a_table_that_is_not_registered_is_unknown(gateway: Gateway, path: str) -> None:
-    problem(gateway.get(f"/v1/tables/nowhere{path}"), 404, "unknown_table")

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from tests.api.calls import Gateway, problem
 from tests.support.postgres import sql
@@ -30,11 +29,11 @@ def changes(gateway: Gateway, wanted: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_a_new_table_is_told_with_its_key_columns_and_chosen_options(gateway: Gateway, api_engine: sa.Engine) -> None:
+def test_a_new_table_is_told_with_its_key_columns_and_chosen_options(gateway: Gateway) -> None:
     wanted = body("id int64!", "note string", key=["id"], row_images="on", seed_file=False)
     assert gateway.put(T, params={"dry_run": True}, json=wanted).json()["generation"] == 1
     problem(gateway.get(T), 404, "unknown_table")
-    assert sql.value(api_engine, "SELECT count(*) FROM mirrorgate.tables") == 0
+    assert sql.value(gateway.engine, "SELECT count(*) FROM mirrorgate.tables") == 0
     assert changes(gateway, wanted) == {
         "outcome": "created",
         "key_columns": ["id"],

@@ -80,7 +80,7 @@ def test_the_chain_is_read_in_pages(gateway: Gateway) -> None:
 
 
 def test_each_schema_event_is_presented_in_human_readable_format(
-    gateway: Gateway, api_address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """schema-16: "leave it up to implementations to present in human-readable format"."""
     gateway.register("t", {"id": "int64"}, ["id"])
@@ -93,7 +93,7 @@ def test_each_schema_event_is_presented_in_human_readable_format(
     ]
     [last] = gateway.get("/v1/tables/t/chain", params={"start": 2}).json()["blocks"]
     assert last == blocks[2]
-    lines = Terminal(api_address, monkeypatch, capsys).run("tables", "chain", "t").output.splitlines()
+    lines = Terminal(gateway.address, monkeypatch, capsys).run("tables", "chain", "t").output.splitlines()
     assert lines[-5:] == [
         "block 2: added: note string, total decimal(12,2)",
         "column  type           null",

@@ -31,6 +31,7 @@ from mirrorgate.errors import MirrorgateError
 from tests.api.calls import ADMIN_KEY, Gateway, problem
 from tests.api.commands import Terminal
 from tests.support.http.server import served
+from tests.support.postgres import sql
 from tests.support.postgres.databases import create_database, database_in
 
 TABLE: Final = "shop.orders"
@@ -73,9 +74,8 @@ def source(postgres: PrivatePostgres) -> Iterator[sa.Engine]:
     name = f"source_{uuid4().hex}"
     create_database(postgres.url, name)
     engine = open_engine(database_in(postgres.url, name))
-    with engine.begin() as connection:
-        connection.execute(sa.text("CREATE SCHEMA shop"))
-        connection.execute(sa.text(f"CREATE TABLE shop.orders ({SOURCE_COLUMNS})"))
+    sql.run(engine, "CREATE SCHEMA shop")
+    sql.run(engine, f"CREATE TABLE shop.orders ({SOURCE_COLUMNS})")
     store(engine, *(row(key) for key in range(40)))
     yield engine
     engine.dispose()
@@ -116,9 +116,8 @@ def test_equal_rows_are_equal_in_every_type(orders: Gateway, source: sa.Engine, 
 def test_a_row_of_each_kind_of_difference_is_named_by_its_key(
     orders: Gateway, source: sa.Engine, terminal: Terminal
 ) -> None:
-    with source.begin() as connection:
-        connection.execute(sa.text("UPDATE shop.orders SET total = total + 0.00000001 WHERE id = 4"))
-        connection.execute(sa.text("DELETE FROM shop.orders WHERE id = 8"))
+    sql.run(source, "UPDATE shop.orders SET total = total + 0.00000001 WHERE id = 4")
+    sql.run(source, "DELETE FROM shop.orders WHERE id = 8")
     store(source, row(100))
     status, found = check(terminal, source)
     keys = {kind: [key.split("\x1f")[0] for key in found["keys"][kind]] for kind in ("missing", "surplus", "changed")}
@@ -127,9 +126,8 @@ def test_a_row_of_each_kind_of_difference_is_named_by_its_key(
 
 
 def test_times_are_compared_in_utc_in_every_round(orders: Gateway, source: sa.Engine, terminal: Terminal) -> None:
-    with source.begin() as connection:
-        connection.execute(sa.text(f"ALTER DATABASE \"{source.url.database}\" SET timezone = 'Asia/Tokyo'"))
-        connection.execute(sa.text("DELETE FROM shop.orders WHERE id = 8"))
+    sql.run(source, f"ALTER DATABASE \"{source.url.database}\" SET timezone = 'Asia/Tokyo'")
+    sql.run(source, "DELETE FROM shop.orders WHERE id = 8")
     _, found = check(terminal, source, "--digits", 1)
     assert [len(found["keys"][kind]) for kind in ("missing", "surplus", "changed")] == [0, 1, 0]
 
@@ -142,8 +140,7 @@ def test_a_source_with_a_key_twice_is_named(orders: Gateway, source: sa.Engine, 
 
 
 def test_only_the_chosen_columns_count(orders: Gateway, source: sa.Engine, terminal: Terminal) -> None:
-    with source.begin() as connection:
-        connection.execute(sa.text("UPDATE shop.orders SET small = 0"))
+    sql.run(source, "UPDATE shop.orders SET small = 0")
     assert check(terminal, source)[0] == 1
     assert check(terminal, source, "--column", "total")[0] == 0
     assert check(terminal, source, "--expression", "small=id - 7")[0] == 0
@@ -206,9 +203,8 @@ def test_a_check_names_what_is_wrong_with_it(orders: Gateway, client_with: Any) 
 
 
 def test_columns_that_left_the_source_are_not_compared(orders: Gateway, source: sa.Engine, terminal: Terminal) -> None:
-    with source.begin() as connection:
-        connection.execute(sa.text("ALTER TABLE shop.orders DROP COLUMN small"))
-        connection.execute(sa.text("UPDATE shop.orders SET is_paid = NOT is_paid"))
+    sql.run(source, "ALTER TABLE shop.orders DROP COLUMN small")
+    sql.run(source, "UPDATE shop.orders SET is_paid = NOT is_paid")
     staying = {name: of for name, of in COLUMNS.items() if name != "small"}
     orders.register(TABLE, staying, ["id", "code"], exclude=["is_paid"]).raise_for_status()
     assert orders.get(f"/v1/tables/{TABLE}/schema").json()["left_columns"] == ["is_paid", "small"]
@@ -239,8 +235,7 @@ def test_a_result_that_is_serialized_by_bucket_keeps_all_fields(count: int) -> N
 def test_rows_are_compared_in_several_requests_if_they_do_not_fit_in_one(
     orders: Gateway, source: sa.Engine, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with source.begin() as connection:
-        connection.execute(sa.text("UPDATE shop.orders SET total = 7"))
+    sql.run(source, "UPDATE shop.orders SET total = 7")
     monkeypatch.setattr(comparison, "MAX_ROWS", 8)
     _, found = check(terminal, source, "--digits", 2)
     assert (len(found["keys"]["changed"]), found["keys"]["count"], found["buckets_not_compared"]) == (40, 40, 0)
@@ -254,8 +249,7 @@ def test_rows_are_compared_in_several_requests_if_they_do_not_fit_in_one(
 def test_a_source_that_grows_between_its_queries_is_compared_in_more_requests(
     orders: Gateway, source: sa.Engine, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with source.begin() as connection:
-        connection.execute(sa.text("UPDATE shop.orders SET total = 7"))
+    sql.run(source, "UPDATE shop.orders SET total = 7")
     end_transaction, later = SourceDatabase.start_again, [[row(key) for key in range(100, 160)]]
 
     def insert(database: SourceDatabase) -> None:
@@ -281,9 +275,8 @@ def test_a_source_in_another_encoding_has_the_same_checksums(
         connection.execute(sa.text(f'CREATE DATABASE "{name}" {encoding}'))
     server.dispose()
     engine = open_engine(database_in(postgres.url, name))
-    with engine.begin() as connection:
-        connection.execute(sa.text("CREATE TABLE words (word text PRIMARY KEY)"))
-        connection.execute(sa.text("INSERT INTO words VALUES ('Käse'), ('ß')"))
+    sql.run(engine, "CREATE TABLE words (word text PRIMARY KEY)")
+    sql.run(engine, "INSERT INTO words VALUES ('Käse'), ('ß')")
     gateway.register("words", {"word": "string"}, ["word"], row_images="on").raise_for_status()
     gateway.rows("words", {"word": "Käse"}, {"word": "ß"}).raise_for_status()
     ended = terminal.run("tables", "check", "words", "--source", url_of(engine), "--json")

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
-import sqlalchemy as sa
 
 from app.api.routes import tables as table_routes
 from app.domain.fabric import TableMirroring
@@ -15,6 +14,7 @@ from app.staging.tables.registry import quarantine_table
 from mirrorgate.errors.site import with_addresses
 from tests.api.calls import Gateway, insert, problem
 from tests.support.gateway_parts import current
+from tests.support.postgres import sql
 from tests.support.postgres.ledger import Owned, claim_by, publish_all
 from tests.support.postgres.retention import purge
 
@@ -41,10 +41,10 @@ def test_metrics_tell_the_lag_of_each_table(gateway: Gateway) -> None:
     assert 'mirrorgate_requests_total{route="/v1/changes/arcion",status="202"}' in response.text
 
 
-def test_metrics_tell_each_tables_state_and_the_drains(gateway: Gateway, api_engine: sa.Engine) -> None:
+def test_metrics_tell_each_tables_state_and_the_drains(gateway: Gateway) -> None:
     gateway.register("sales.orders", {"id": "int64"}, ["id"])
-    with api_engine.begin() as connection:
-        quarantine_table(connection, current(api_engine, "sales.orders").table_id, "foreign_file: seen")
+    with gateway.engine.begin() as connection:
+        quarantine_table(connection, current(gateway.engine, "sales.orders").table_id, "foreign_file: seen")
         renew_lease(connection, uuid4(), 60)
     text = gateway.get("/metrics").text
     assert 'mirrorgate_table_state{state="quarantined",table="sales.orders"} 1.0' in text
@@ -57,14 +57,11 @@ def test_metrics_tell_each_tables_state_and_the_drains(gateway: Gateway, api_eng
     assert "mirrorgate_writer_waiting_requests 0.0" in text
 
 
-def test_a_quarantine_says_which_file_and_since_when_until_it_is_released(
-    gateway: Gateway, api_engine: sa.Engine
-) -> None:
+def test_a_quarantine_says_which_file_and_since_when_until_it_is_released(gateway: Gateway) -> None:
     gateway.register("sales.orders", {"id": "int64"}, ["id"])
     before = gateway.get("/v1/tables/sales.orders").json()
     reason = "foreign_file: another file has number 1: sales.schema/orders/00000000000000000001.parquet"
-    with api_engine.begin() as connection:
-        quarantine_table(connection, current(api_engine, "sales.orders").table_id, reason)
+    sql.call(gateway.engine, quarantine_table, current(gateway.engine, "sales.orders").table_id, reason)
     table = gateway.get("/v1/tables/sales.orders").json()
     assert (before["quarantined_at"], table["state_reason"]) == (None, reason)
     [trouble] = table["troubles"]
@@ -74,24 +71,23 @@ def test_a_quarantine_says_which_file_and_since_when_until_it_is_released(
     assert gateway.get("/v1/tables/sales.orders").json()["quarantined_at"] is None
 
 
-def test_metrics_tell_the_rows_that_fabric_has_taken(gateway: Gateway, api_engine: sa.Engine) -> None:
+def test_metrics_tell_the_rows_that_fabric_has_taken(gateway: Gateway) -> None:
     gateway.register("sales.orders", {"id": "int64"}, ["id"])
-    table = current(api_engine, "sales.orders")
+    table = current(gateway.engine, "sales.orders")
     said = TableMirroring("sales", "orders", processed_rows=12)
-    with api_engine.begin() as connection:
-        record_fabric_status(connection, {(table.table_id, table.generation): said})
+    sql.call(gateway.engine, record_fabric_status, {(table.table_id, table.generation): said})
     assert 'mirrorgate_fabric_processed_rows_total{table="sales.orders"} 12.0' in gateway.get("/metrics").text
 
 
-def test_what_retention_has_purged_is_still_counted_and_answered(gateway: Gateway, api_engine: sa.Engine) -> None:
+def test_what_retention_has_purged_is_still_counted_and_answered(gateway: Gateway) -> None:
     gateway.register("t", {"id": "int64"}, ["id"], seed_file=False)
     for key in ("1", "2"):
         gateway.arcion(insert("t", id=key))
-    table = current(api_engine, "t")
-    owned = Owned(table, *claim_by(api_engine, table.table_id))
-    publish_all(api_engine, owned)
+    table = current(gateway.engine, "t")
+    owned = Owned(table, *claim_by(gateway.engine, table.table_id))
+    publish_all(gateway.engine, owned)
     before = gateway.status("t")
-    assert purge(api_engine).purged_files == 1
+    assert purge(gateway.engine).purged_files == 1
     assert gateway.status("t") == before
     batch = gateway.get("/v1/batches/t/1/1").json()
     assert (batch["state"], batch["changes"], batch["rows"], batch["file"]) == ("published", None, None, None)

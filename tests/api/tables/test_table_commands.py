@@ -1,14 +1,7 @@
 """What is said about one table: its columns and chosen options, columns that stay, and that it is unknown."""
 
-import pytest
-
 from tests.api.calls import Gateway, insert, problem
 from tests.api.commands import Terminal
-
-
-@pytest.fixture
-def terminal(api_address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
-    return Terminal(api_address, monkeypatch, capsys)
 
 
 def test_a_table_is_shown_with_its_columns_and_the_options_that_are_not_the_default(

@@ -4,7 +4,6 @@ from typing import Any
 
 import httpx
 import pytest
-import sqlalchemy as sa
 
 from tests.api.calls import Gateway, insert, problem, shown_defaults
 from tests.api.conftest import ClientWith
@@ -118,20 +117,18 @@ def test_every_option_is_shown_as_it_was_given(gateway: Gateway) -> None:
     assert shown == gateway.status("t")["options"] == gateway.get("/v1/tables").json()["tables"][0]["options"]
 
 
-def test_options_stay_where_a_put_leaves_them_out_and_the_same_again_changes_nothing(
-    gateway: Gateway, api_engine: sa.Engine
-) -> None:
+def test_options_stay_where_a_put_leaves_them_out_and_the_same_again_changes_nothing(gateway: Gateway) -> None:
     options = {"reload": "upsert", "exclude": ["x"], "sources": ["a", "c.a.b"], "columns": {"blob": {}}}
     first = put(gateway, **options)
-    before = current(api_engine, "t")
+    before = current(gateway.engine, "t")
     shown = first.json()["options"]
     for again in (put(gateway), put(gateway, **options), put(gateway, False), put(gateway, False, **shown)):
         assert (again.status_code, again.json()["changes"]["outcome"]) == (200, "unchanged")
         assert again.json() == first.json() | {"changes": again.json()["changes"]}
-    assert current(api_engine, "t") == before
+    assert current(gateway.engine, "t") == before
     changed = put(gateway, False, reload="reject")
     assert changed.json()["options"] == shown | {"reload": "reject"}
-    assert current(api_engine, "t").revision == before.revision + 1
+    assert current(gateway.engine, "t").revision == before.revision + 1
 
 
 def test_a_new_table_needs_columns_beside_its_options(gateway: Gateway) -> None:
@@ -144,15 +141,6 @@ def test_a_key_must_cover_the_sources_that_it_leads_to_a_table(gateway: Gateway,
     problem(put(mine, table="mine.t", sources=["c.yours.t"]), 404, "unknown_table")
     assert gateway.get("/v1/tables").json()["tables"] == []
     assert put(mine, table="mine.t", sources=["mine.old", "c.mine.older"]).status_code == 201
-
-
-def test_a_second_catalog_and_a_named_one_over_http(gateway: Gateway) -> None:
-    put(gateway, sources=["c2.s.t"])
-    message = insert("s.t", id="1")
-    message["tableName"]["namespace"]["catalog"] = "c2"
-    assert gateway.arcion(message).json()["receipts"][0]["table"] == "t"
-    message["tableName"]["namespace"]["catalog"] = "c3"
-    problem(gateway.arcion(message), 404, "unknown_table")
 
 
 def test_duplicates_stand_in_the_answer_and_in_the_metrics(gateway: Gateway) -> None:

@@ -47,7 +47,6 @@ class Answering(io.StringIO):
 @pytest.fixture
 def run(
     gateway: Gateway,
-    api_address: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -55,7 +54,7 @@ def run(
     """Run `mirrorgate tables …` in a folder of its own."""
     monkeypatch.chdir(tmp_path)
 
-    terminal = Terminal(api_address, monkeypatch, capsys)
+    terminal = Terminal(gateway.address, monkeypatch, capsys)
     return lambda *arguments: terminal.run("tables", *arguments)
 
 
@@ -266,11 +265,11 @@ def test_what_is_exported_can_be_applied_through_a_pipe(
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.slow
 def test_what_the_gateway_took_is_exported_and_found_unchanged(
-    gateway: Gateway, api_address: str, data: st.DataObject, numbers: "count[int]"
+    gateway: Gateway, data: st.DataObject, numbers: "count[int]"
 ) -> None:
     first, second = data.draw(declared_tables()), data.draw(declared_tables())
     name = TableName.parse(f"t{next(numbers)}")
-    with GatewayClient(api_address, ADMIN_KEY) as client:
+    with GatewayClient(gateway.address, ADMIN_KEY) as client:
         for wanted in (first, second):
             named = replace(wanted, name=str(name), options=replace(wanted.options, sources=()))
             (declared,) = read_manifest(to_manifest([named], all_options=True), "f")

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from app.bridge.kafka.registered_records import RegisteredDecoder
 from app.formats.avro import connect_schema, read_schema
@@ -69,7 +68,7 @@ def in_json(schema: dict[str, Any], message: dict[str, Any]) -> bytes:
 
 
 @pytest.mark.parametrize("written", [in_avro, in_json])
-def test_a_table_is_registered_evolved_and_filled(gateway: Gateway, api_engine: sa.Engine, written: Any) -> None:
+def test_a_table_is_registered_evolved_and_filled(gateway: Gateway, written: Any) -> None:
     first, wider = envelope(), envelope({"name": "note", "type": ["null", "string"], "default": None})
     body = b"\n".join(
         [
@@ -92,6 +91,6 @@ def test_a_table_is_registered_evolved_and_filled(gateway: Gateway, api_engine: 
         ("note", "string"),
     ]
     assert table["key_columns"] == ["id"]
-    rows = [[str(value) for value in row] for row in staged(api_engine, "inventory.items")]
+    rows = [[str(value) for value in row] for row in staged(gateway.engine, "inventory.items")]
     assert [row[:4] for row in rows][:1] == [["7", "12.34", "2023-11-14 22:13:20.000001+00:00", "b"]]
     assert len(rows) == 3

@@ -134,9 +134,18 @@ def staged(engine: sa.Engine, table: str) -> list[dict[str, Any]]:
     return IngestHarness(engine, None).rows(table)  # type: ignore[arg-type]  # reading rows needs no ingest
 
 
+def ids(engine: sa.Engine, table: str) -> list[int]:
+    """Return the keys of the staged rows in landing order."""
+    return [one["id"] for one in staged(engine, table)]
+
+
 def register(gateway: Gateway, *tables: str, **options: str) -> None:
     """Register tables with the columns of the tests' records."""
-    columns = [{"name": name, "type": of, "nullable": name != "id"} for name, of in COLUMNS.items()]
     for table in tables:
-        declared = {"key_columns": ["id"], "columns": columns, "options": options}
-        gateway.put(f"/v1/tables/{table}", json=declared).raise_for_status()
+        gateway.register(table, COLUMNS, ["id"], **options).raise_for_status()
+
+
+def rows_topic(gateway: Gateway, topic: str, table: str, **settings: str) -> dict[str, str]:
+    """Return a bridge's settings of a topic with rows of a table, which this registers."""
+    register(gateway, table)
+    return {"topic": topic, "format": "rows", "table": table, **settings}

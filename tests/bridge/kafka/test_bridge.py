@@ -1,11 +1,9 @@
 """Records of topics land once and in order: across restarts, over patterns and headers, with tombstones."""
 
-import sqlalchemy as sa
-
 from app.bridge.kafka.partition.positions import Position
 from tests.api.calls import Gateway
 from tests.bridge.kafka.conftest import Run
-from tests.bridge.kafka.running import register, row, staged
+from tests.bridge.kafka.running import ids, register, row, rows_topic, staged
 from tests.support.kafka import MockCluster, Record
 from tests.support.samples.debezium import event, key_with_schema, with_schema
 from tests.support.samples.replicate_avro import data_message, metadata_message
@@ -15,11 +13,10 @@ KEY = key_with_schema({"id": 1}, {"id": "int64"})
 
 
 def test_each_record_lands_once_in_the_order_of_its_partition_across_restarts(
-    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+    cluster: MockCluster, gateway: Gateway, run: Run
 ) -> None:
-    register(gateway, "sales.orders")
+    topic = rows_topic(gateway, "orders", "sales.orders")
     cluster.create_topic("orders", 2)
-    topic = {"topic": "orders", "format": "rows", "table": "sales.orders"}
     records = [Record(row(n, n % 2, "x" * 100), partition=n % 2) for n in range(2_000)]
     for part in (records[:1_000], records[1_000:]):
         ends = cluster.produce("orders", part)
@@ -27,7 +24,7 @@ def test_each_record_lands_once_in_the_order_of_its_partition_across_restarts(
             bridge.reaches("orders", ends[-2])
             bridge.reaches("orders", ends[-1], 1)
     for partition in (0, 1):
-        found = [one["id"] for one in staged(api_engine, "sales.orders") if one["n"] == partition]
+        found = [one["id"] for one in staged(gateway.engine, "sales.orders") if one["n"] == partition]
         assert found == list(range(partition, 2_000, 2))
     assert cluster.committed("bridge", "orders") == 1_000  # for lag tools
     position = gateway.get("/v1/producers/kafka:test%2Fbridge%2Forders%2F1").json()["position"]
@@ -35,7 +32,7 @@ def test_each_record_lands_once_in_the_order_of_its_partition_across_restarts(
 
 
 def test_a_pattern_gives_topics_their_tables_and_later_topics_are_found(
-    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+    cluster: MockCluster, gateway: Gateway, run: Run
 ) -> None:
     register(gateway, "crm.people", "crm.pets")
     cluster.produce("cdc.crm.people", [Record(row(1))])
@@ -44,51 +41,49 @@ def test_a_pattern_gives_topics_their_tables_and_later_topics_are_found(
         bridge.reaches("cdc.crm.people", 0)
         cluster.produce("cdc.crm.pets", [Record(row(2))])
         bridge.reaches("cdc.crm.pets", 0)
-    assert [one["id"] for table in ("crm.people", "crm.pets") for one in staged(api_engine, table)] == [1, 2]
+    assert [one["id"] for table in ("crm.people", "crm.pets") for one in staged(gateway.engine, table)] == [1, 2]
 
 
-def test_a_header_or_the_key_of_a_record_names_its_table(
-    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
-) -> None:
+def test_a_header_or_the_key_of_a_record_names_its_table(cluster: MockCluster, gateway: Gateway, run: Run) -> None:
     register(gateway, "a.one", "a.two")
     tables = ["one", "one", "two", "one"]
     cluster.produce("mixed", [Record(row(n), key={"s": "a"}, headers={"t": t.encode()}) for n, t in enumerate(tables)])
     topic = {"topic": "mixed", "format": "rows", "table": "{key.s}.{header.t}"}
     with run(topic, group="header") as bridge:
         assert bridge.reaches("mixed", 3).counters.requests == 3
-    assert [[one["id"] for one in staged(api_engine, f"a.{name}")] for name in ("one", "two")] == [[0, 1, 3], [2]]
+    assert [[one["id"] for one in staged(gateway.engine, f"a.{name}")] for name in ("one", "two")] == [[0, 1, 3], [2]]
 
 
-def test_a_tombstone_deletes_the_row_of_its_key(
-    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
-) -> None:
-    register(gateway, "t.compacted")
+def test_a_tombstone_deletes_the_row_of_its_key(cluster: MockCluster, gateway: Gateway, run: Run) -> None:
+    topic = rows_topic(gateway, "compacted", "t.compacted")
     cluster.produce("compacted", [Record(row(1), key={"id": 1}), Record(None, key={"id": 1}), Record(row(2))])
-    with run({"topic": "compacted", "format": "rows", "table": "t.compacted"}, group="tombstone") as bridge:
+    with run(topic, group="tombstone") as bridge:
         bridge.reaches("compacted", 2)
-    assert [(one["__rowMarker__"], one["id"]) for one in staged(api_engine, "t.compacted")] == [(4, 1), (2, 1), (4, 2)]
+    assert [(one["__rowMarker__"], one["id"]) for one in staged(gateway.engine, "t.compacted")] == [
+        (4, 1),
+        (2, 1),
+        (4, 2),
+    ]
 
 
 def test_latest_starts_at_the_end_and_a_restart_before_the_first_record_loses_none(
-    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+    cluster: MockCluster, gateway: Gateway, run: Run
 ) -> None:
-    register(gateway, "t.latest")
-    topic = {"topic": "late", "format": "rows", "table": "t.latest", "start": "latest"}
+    topic = rows_topic(gateway, "late", "t.latest", start="latest")
     cluster.produce("late", [Record(row(1))])
     with run(topic, group="latest") as bridge:
         wait_until(lambda: bridge.partition("late").reads, within=60, what="it reads")
     cluster.produce("late", [Record(row(2))])
     with run(topic, group="latest") as bridge:
         bridge.reaches("late", 1)
-    assert [one["id"] for one in staged(api_engine, "t.latest")] == [2]
+    assert ids(gateway.engine, "t.latest") == [2]
 
 
 def test_two_bridges_share_the_partitions_and_no_record_lands_twice(
-    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+    cluster: MockCluster, gateway: Gateway, run: Run
 ) -> None:
-    register(gateway, "t.shared")
+    topic = rows_topic(gateway, "shared", "t.shared")
     cluster.create_topic("shared", 2)
-    topic = {"topic": "shared", "format": "rows", "table": "t.shared"}
 
     def produce(first: int) -> None:
         cluster.produce("shared", [Record(row(n, n % 2), partition=n % 2) for n in range(first, first + 200)])
@@ -107,14 +102,12 @@ def test_two_bridges_share_the_partitions_and_no_record_lands_twice(
         produce(400)
         one.reaches("shared", 299)
         one.reaches("shared", 299, 1)
-    rows = staged(api_engine, "t.shared")
+    rows = staged(gateway.engine, "t.shared")
     for number in (0, 1):
         assert [one["id"] for one in rows if one["n"] == number] == list(range(number, 600, 2))
 
 
-def test_debezium_records_land_with_the_key_of_their_record(
-    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
-) -> None:
+def test_debezium_records_land_with_the_key_of_their_record(cluster: MockCluster, gateway: Gateway, run: Run) -> None:
     columns = {"id": "int64", "text": "string"}
     records = [
         Record(with_schema(event("c", "t.deb", after={"id": 1, "text": "a"}), columns), key=KEY),
@@ -128,13 +121,13 @@ def test_debezium_records_land_with_the_key_of_their_record(
     with run({"topic": "deb", "format": "debezium"}, group="deb") as bridge:
         bridge.reaches("deb", 6)
     assert gateway.status("t.deb")["key_columns"] == ["id"]
-    assert [(one["__rowMarker__"], one["id"]) for one in staged(api_engine, "t.deb")] == [(0, 1), (1, 1), (2, 1)]
+    assert [(one["__rowMarker__"], one["id"]) for one in staged(gateway.engine, "t.deb")] == [(0, 1), (1, 1), (2, 1)]
     assert gateway.status("t.log")["key_columns"] == []
-    assert [(one["__rowMarker__"], one["id"]) for one in staged(api_engine, "t.log")] == [(0, 1), (0, 1)]
+    assert [(one["__rowMarker__"], one["id"]) for one in staged(gateway.engine, "t.log")] == [(0, 1), (0, 1)]
 
 
 def test_a_tombstone_alone_stops_flattened_rows_until_its_meaning_is_told(
-    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+    cluster: MockCluster, gateway: Gateway, run: Run
 ) -> None:
     register(gateway, "t.flat")
     topic = {"topic": "flat", "format": "debezium", "table": "t.flat"}
@@ -145,11 +138,11 @@ def test_a_tombstone_alone_stops_flattened_rows_until_its_meaning_is_told(
         assert bridge.stops("flat").state.code == "bad_request"
     with run({**topic, "parameters": {"tombstones": "delete"}}, group="flat") as bridge:
         bridge.reaches("flat", 1)
-    assert [(one["__rowMarker__"], one["id"]) for one in staged(api_engine, "t.flat")] == [(4, 1), (2, 1)]
+    assert [(one["__rowMarker__"], one["id"]) for one in staged(gateway.engine, "t.flat")] == [(4, 1), (2, 1)]
 
 
 def test_a_replicate_delete_without_an_image_takes_the_key_of_its_record(
-    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+    cluster: MockCluster, gateway: Gateway, run: Run
 ) -> None:
     register(gateway, "t.tasks")
     made = {"message": {"headers": {"operation": "INSERT"}, "data": row(1)}}
@@ -157,11 +150,11 @@ def test_a_replicate_delete_without_an_image_takes_the_key_of_its_record(
     cluster.produce("tasks", [Record(made, key=b"\xff\x00"), Record(deleted, key={"id": 1}), Record(None, key=b"\xff")])
     with run({"topic": "tasks", "format": "replicate", "table": "t.tasks"}, group="tasks") as bridge:
         assert bridge.reaches("tasks", 2).counters.ignored == 1
-    assert [(one["__rowMarker__"], one["id"]) for one in staged(api_engine, "t.tasks")] == [(0, 1), (2, 1)]
+    assert [(one["__rowMarker__"], one["id"]) for one in staged(gateway.engine, "t.tasks")] == [(0, 1), (2, 1)]
 
 
 def test_replicates_avro_messages_land_by_the_schema_of_their_metadata_without_a_registry(
-    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+    cluster: MockCluster, gateway: Gateway, run: Run
 ) -> None:
     table = "payroll.jobs"
     messages = [
@@ -173,5 +166,5 @@ def test_replicates_avro_messages_land_by_the_schema_of_their_metadata_without_a
     cluster.produce("jobs", [Record(message, key=b"\xff\x00") for message in messages])
     with run({"topic": "jobs", "format": "replicate", "value": "avro"}, group="avro") as bridge:
         bridge.reaches("jobs", 3)
-    found = [(one["__rowMarker__"], one["ID"], one["TITLE"]) for one in staged(api_engine, table)]
+    found = [(one["__rowMarker__"], one["ID"], one["TITLE"]) for one in staged(gateway.engine, table)]
     assert found == [(0, 1, "Engineer"), (1, 1, "Senior"), (2, 1, None)]

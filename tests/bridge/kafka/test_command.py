@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from app.bridge.kafka.cluster import check_librdkafka, is_incremental
 from app.bridge.kafka.settings import read_settings
 from mirrorgate.cli.main import app
 from tests.api.calls import Gateway
-from tests.bridge.kafka.running import register, row, settings_text, staged
+from tests.bridge.kafka.running import ids, register, row, settings_text, staged
 from tests.support.expositions import check_recorded
 from tests.support.kafka import MockCluster, Record
 from tests.support.processes import started
@@ -28,12 +27,12 @@ def file_of(tmp_path: Path, cluster: MockCluster, url: str, *topics: dict[str, A
 
 
 def test_check_reports_topics_tables_and_what_is_missing(
-    cluster: MockCluster, gateway: Gateway, api_address: str, tmp_path: Path
+    cluster: MockCluster, gateway: Gateway, tmp_path: Path
 ) -> None:
     register(gateway, "c.orders")
     cluster.create_topic("c_orders", 2)
     cluster.produce("c_orders", [Record(row(0))])
-    file = file_of(tmp_path, cluster, api_address, TOPIC, {**TOPIC, "topic": "nowhere"})
+    file = file_of(tmp_path, cluster, gateway.address, TOPIC, {**TOPIC, "topic": "nowhere"})
     checked = CliRunner().invoke(app, ["bridge", "kafka", "--config", str(file), "--check"])
     assert checked.exit_code == 1
     assert "its key may send changes" in checked.output
@@ -48,15 +47,15 @@ def test_check_reports_topics_tables_and_what_is_missing(
         ({**TOPIC, "table": "c.none", "format": "arcion"}, unknown),
         (wrong_parameter, "error c_orders: unknown query parameter `mode`"),
     ):
-        file_of(tmp_path, cluster, api_address, topic)
+        file_of(tmp_path, cluster, gateway.address, topic)
         assert expected in CliRunner().invoke(app, ["bridge", "kafka", "--config", str(file), "--check"]).output
 
 
 def test_check_names_the_options_that_a_topic_of_several_partitions_needs(
-    cluster: MockCluster, gateway: Gateway, api_address: str, tmp_path: Path
+    cluster: MockCluster, gateway: Gateway, tmp_path: Path
 ) -> None:
     cluster.create_topic("db.c.parts", 2)
-    file = file_of(tmp_path, cluster, api_address, {"topic": "db.c.parts", "format": "debezium"})
+    file = file_of(tmp_path, cluster, gateway.address, {"topic": "db.c.parts", "format": "debezium"})
     columns = [{"name": "id", "type": "int32", "nullable": False}]
     needed = "`reload=upsert` and `insert_marker=upsert`"
     for body, status, said in (
@@ -86,16 +85,16 @@ def test_brokers_may_assign_the_partitions(cluster: MockCluster, tmp_path: Path)
 
 
 def test_a_killed_process_continues_exactly_and_sigterm_ends_it_cleanly(
-    cluster: MockCluster, gateway: Gateway, api_address: str, api_engine: sa.Engine, tmp_path: Path
+    cluster: MockCluster, gateway: Gateway, tmp_path: Path
 ) -> None:
     register(gateway, "c.orders")
     cluster.create_topic("c_killed")
-    file = file_of(tmp_path, cluster, api_address, {**TOPIC, "topic": "c_killed"}, group="killed")
+    file = file_of(tmp_path, cluster, gateway.address, {**TOPIC, "topic": "c_killed"}, group="killed")
     command = ("bridge", "kafka", "--config", file)
     records = [Record(row(n, text="x" * 200)) for n in range(1_000)]
     cluster.produce("c_killed", records[:500])
     with started("mirrorgate.cli", *command):  # killed at the end of the block
-        wait_until(lambda: staged(api_engine, "c.orders"), within=60, what="something landed")
+        wait_until(lambda: staged(gateway.engine, "c.orders"), within=60, what="something landed")
     cluster.produce("c_killed", records[500:])
     with started("mirrorgate.cli", *command) as process:
         assert process.stderr is not None
@@ -116,5 +115,5 @@ def test_a_killed_process_continues_exactly_and_sigterm_ends_it_cleanly(
         process.terminate()
         assert json.loads(process.stderr.read().splitlines()[-1])["event"] == "bridge_ended"
         assert process.wait(20) == 0
-    assert [one["id"] for one in staged(api_engine, "c.orders")] == list(range(1_000))
+    assert ids(gateway.engine, "c.orders") == list(range(1_000))
     assert cluster.committed("killed", "c_killed") == 1_000

@@ -6,8 +6,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
-import sqlalchemy as sa
-
 from app.bridge.kafka.partition.elements import parameters_of
 from app.bridge.kafka.partition.partition import Partition
 from app.bridge.kafka.partition.positions import Position
@@ -16,14 +14,10 @@ from mirrorgate.http import GatewayClient, RejectedByGateway
 from mirrorgate.producer import ChangeRequest, Patience, Producer
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.bridge.kafka.conftest import Run
-from tests.bridge.kafka.running import register, row, staged
+from tests.bridge.kafka.running import ids, row, rows_topic
 from tests.support.http.dropping_proxy import dropping_proxy
 from tests.support.http.stand_in import ForwardingStandIn, serving
 from tests.support.kafka import MockCluster, Record
-
-
-def ids(engine: sa.Engine, table: str) -> list[int]:
-    return [one["id"] for one in staged(engine, table)]
 
 
 @dataclass
@@ -53,12 +47,11 @@ def door(gateway: str) -> Iterator[Door]:
 
 
 def test_while_the_gateway_is_away_the_bridge_waits_with_bounded_memory_and_few_lines(
-    cluster: MockCluster, gateway: Gateway, api_address: str, api_engine: sa.Engine, run: Run
+    cluster: MockCluster, gateway: Gateway, run: Run
 ) -> None:
-    register(gateway, "g.away")
+    topic = rows_topic(gateway, "g_away", "g.away")
     cluster.create_topic("g_away")
-    topic = {"topic": "g_away", "format": "rows", "table": "g.away"}
-    with door(api_address) as opened, run(topic, group="away", url=opened.url, log_repeat=60.0) as bridge:
+    with door(gateway.address) as opened, run(topic, group="away", url=opened.url, log_repeat=60.0) as bridge:
         bridge.wait(lambda: bridge.bridge.reasons() == ["g_away/0 waiting: overloaded"])
         opened.is_open = True
         cluster.produce("g_away", [Record(row(0))])
@@ -73,54 +66,49 @@ def test_while_the_gateway_is_away_the_bridge_waits_with_bounded_memory_and_few_
         bridge.reaches("g_away", 1_000)
         assert len(bridge.events("partition_waits")) == 1
         assert bridge.bridge.reasons() == []
-    assert ids(api_engine, "g.away") == [*range(1_001)]
+    assert ids(gateway.engine, "g.away") == [*range(1_001)]
 
 
 def test_a_partition_that_comes_back_while_it_was_paused_is_read(
-    cluster: MockCluster, gateway: Gateway, api_address: str, api_engine: sa.Engine, run: Run
+    cluster: MockCluster, gateway: Gateway, run: Run
 ) -> None:
-    register(gateway, "g.back")
+    topic = rows_topic(gateway, "g_back", "g.back")
     cluster.create_topic("g_back", partitions=2)
     for number in range(2):
         cluster.produce("g_back", [Record(row(number), partition=number)])
-    topic = {"topic": "g_back", "format": "rows", "table": "g.back"}
-    with door(api_address) as opened, run(topic, group="back", url=opened.url) as bridge:
+    with door(gateway.address) as opened, run(topic, group="back", url=opened.url) as bridge:
         bridge.wait(lambda: len(bridge.bridge.reasons()) == 2)
         with run(topic, group="back") as other:
             bridge.wait(lambda: bridge.events("partitions_revoked"))
             opened.is_open = True
             bridge.wait(lambda: len(bridge.events("partitions_assigned")) > 1)
-            other.wait(lambda: sorted(ids(api_engine, "g.back")) == [0, 1])
+            other.wait(lambda: sorted(ids(gateway.engine, "g.back")) == [0, 1])
 
 
-def test_requests_whose_answers_are_lost_land_once(
-    cluster: MockCluster, gateway: Gateway, api_address: str, api_engine: sa.Engine, run: Run
-) -> None:
-    register(gateway, "g.lost")
+def test_requests_whose_answers_are_lost_land_once(cluster: MockCluster, gateway: Gateway, run: Run) -> None:
+    topic = rows_topic(gateway, "g_lost", "g.lost")
     cluster.create_topic("g_lost")
     cluster.produce("g_lost", [Record(row(n)) for n in range(100)])
-    topic = {"topic": "g_lost", "format": "rows", "table": "g.lost"}
-    with dropping_proxy(api_address) as proxy, run(topic, group="lost", url=proxy.url) as bridge:
+    with dropping_proxy(gateway.address) as proxy, run(topic, group="lost", url=proxy.url) as bridge:
         bridge.reaches("g_lost", 99)
     assert set(proxy.posted().values()) == {2}
-    assert ids(api_engine, "g.lost") == [*range(100)]
+    assert ids(gateway.engine, "g.lost") == [*range(100)]
 
 
 def test_a_bridge_continues_after_what_another_one_has_sent_under_its_name(
-    cluster: MockCluster, gateway: Gateway, api_address: str, api_engine: sa.Engine, run: Run
+    cluster: MockCluster, gateway: Gateway, run: Run
 ) -> None:
-    register(gateway, "g.other")
+    topic = rows_topic(gateway, "g_other", "g.other")
     cluster.create_topic("g_other")
     cluster.produce("g_other", [Record(row(n)) for n in range(3)])
-    topic = {"topic": "g_other", "format": "rows", "table": "g.other"}
-    with run(topic, group="other") as bridge, GatewayClient(api_address, ADMIN_KEY) as client:
+    with run(topic, group="other") as bridge, GatewayClient(gateway.address, ADMIN_KEY) as client:
         bridge.reaches("g_other", 2)
         other = Producer.open(client, "kafka:test/other/g_other/0", Patience(give_up_after=5))
         body = b'{"id": 3, "n": 0, "text": ""}'
         other.send(ChangeRequest("rows", body, {"table": "g.other"}, position=Position(3).text()))
         cluster.produce("g_other", [Record(row(n)) for n in range(3, 6)])
         assert bridge.reaches("g_other", 5).counters.conflicts == 1
-    assert ids(api_engine, "g.other") == [*range(6)]
+    assert ids(gateway.engine, "g.other") == [*range(6)]
 
 
 def has_met(partition: Partition, conflicts: int, newest: int) -> bool:
@@ -129,12 +117,11 @@ def has_met(partition: Partition, conflicts: int, newest: int) -> bool:
 
 
 def test_a_bridge_that_always_finds_another_one_under_its_name_stops_with_the_choice(
-    cluster: MockCluster, gateway: Gateway, api_address: str, run: Run
+    cluster: MockCluster, gateway: Gateway, run: Run
 ) -> None:
-    register(gateway, "g.fight")
+    topic = rows_topic(gateway, "g_fight", "g.fight")
     cluster.create_topic("g_fight")
-    topic = {"topic": "g_fight", "format": "rows", "table": "g.fight"}
-    with run(topic, group="fight") as bridge, GatewayClient(api_address, ADMIN_KEY) as client:
+    with run(topic, group="fight") as bridge, GatewayClient(gateway.address, ADMIN_KEY) as client:
         other = Producer.open(client, "kafka:test/fight/g_fight/0", Patience(give_up_after=5))
         partition = bridge.partition("g_fight")
         body = b'{"id": 1, "n": 0, "text": ""}'

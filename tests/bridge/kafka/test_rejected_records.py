@@ -3,27 +3,20 @@
 import json
 from pathlib import Path
 
-import sqlalchemy as sa
-
 from app.bridge.kafka.partition.positions import SNAPSHOTS_REMEDY
 from tests.api.calls import Gateway
 from tests.bridge.kafka.conftest import Run
-from tests.bridge.kafka.running import register, row, staged
+from tests.bridge.kafka.running import ids, register, row, rows_topic
 from tests.support.kafka import MockCluster, Record
 from tests.support.samples.debezium import Field, event, key_with_schema, with_schema
 
 BAD = {"id": "not a number", "n": 0, "text": ""}
 
 
-def ids(engine: sa.Engine, table: str) -> list[int]:
-    return [one["id"] for one in staged(engine, table)]
-
-
 def test_a_rejected_record_stops_its_partition_after_those_before_it_and_no_other(
-    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+    cluster: MockCluster, gateway: Gateway, run: Run
 ) -> None:
-    register(gateway, "r.stop")
-    topic = {"topic": "stop", "format": "rows", "table": "r.stop"}
+    topic = rows_topic(gateway, "stop", "r.stop")
     cluster.create_topic("stop", 2)
     values = [row(0), row(1), BAD, row(3)]
     cluster.produce("stop", [*map(Record, values), Record(row(100), partition=1)])
@@ -36,34 +29,31 @@ def test_a_rejected_record_stops_its_partition_after_those_before_it_and_no_othe
         assert line["remedy"]
         assert "not a number" not in bridge.lines.getvalue()
         assert bridge.bridge.reasons() == ["stop/0 stopped: bad_value"]
-    assert sorted(ids(api_engine, "r.stop")) == [0, 1, 100]
+    assert sorted(ids(gateway.engine, "r.stop")) == [0, 1, 100]
     with run(topic, group="stop", skip=("stop/0@2",)) as bridge:
         assert bridge.reaches("stop", 3).counters.skipped == 1
-    assert sorted(ids(api_engine, "r.stop")) == [0, 1, 3, 100]
+    assert sorted(ids(gateway.engine, "r.stop")) == [0, 1, 3, 100]
 
 
-def test_a_value_that_is_not_json_is_named_by_its_own_offset(
-    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
-) -> None:
-    register(gateway, "r.json")
+def test_a_value_that_is_not_json_is_named_by_its_own_offset(cluster: MockCluster, gateway: Gateway, run: Run) -> None:
+    topic = rows_topic(gateway, "json", "r.json")
     two_rows_in_one = b"%b %b" % (json.dumps(row(1)).encode(), json.dumps(row(2)).encode())
     cluster.produce("json", map(Record, [row(0), two_rows_in_one, b'{"id": 3', row(4)]))
-    with run({"topic": "json", "format": "rows", "table": "r.json"}, group="json") as bridge:
+    with run(topic, group="json") as bridge:
         stopped = bridge.stops("json")
     assert (stopped.state.offset, stopped.state.code) == (1, "malformed_json")
-    assert ids(api_engine, "r.json") == [0]
+    assert ids(gateway.engine, "r.json") == [0]
 
 
 def test_rejected_records_go_to_files_and_the_others_land(
-    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run, tmp_path: Path
+    cluster: MockCluster, gateway: Gateway, run: Run, tmp_path: Path
 ) -> None:
-    register(gateway, "r.files")
-    topic = {"topic": "files", "format": "rows", "table": "r.files", "on_reject": "skip_to_file"}
+    topic = rows_topic(gateway, "files", "r.files", on_reject="skip_to_file")
     values = [BAD, row(1), b"\xff", row(3), BAD]
     cluster.produce("files", [Record(value, key={"k": n}) for n, value in enumerate(values)])
     with run(topic, group="files", rejected={"folder": str(tmp_path / "rejected")}) as bridge:
         assert bridge.reaches("files", 4).counters.set_aside == 3
-    assert ids(api_engine, "r.files") == [1, 3]
+    assert ids(gateway.engine, "r.files") == [1, 3]
     files = sorted((tmp_path / "rejected" / "files" / "0").iterdir())
     assert [file.name for file in files] == ["0.json", "2.json", "4.json"]
     kept = json.loads(files[0].read_text())
@@ -96,7 +86,7 @@ def test_snapshot_rows_behind_changes_of_another_partition_name_the_options_that
 
 
 def test_what_concerns_every_record_stops_the_partition_and_is_tried_again(
-    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run, tmp_path: Path
+    cluster: MockCluster, gateway: Gateway, run: Run, tmp_path: Path
 ) -> None:
     topic = {"topic": "later", "format": "rows", "table": "r.later", "on_reject": "skip_to_file"}
     cluster.produce("later", [Record(row(0))])
@@ -106,27 +96,22 @@ def test_what_concerns_every_record_stops_the_partition_and_is_tried_again(
         register(gateway, "r.later")
         bridge.reaches("later", 0)
         bridge.wait(lambda: bridge.events("partition_runs_again"))
-    assert ids(api_engine, "r.later") == [0]
+    assert ids(gateway.engine, "r.later") == [0]
     assert not (tmp_path / "none").exists()
 
 
-def test_dead_letters_are_kept_by_the_gateway(
-    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
-) -> None:
+def test_dead_letters_are_kept_by_the_gateway(cluster: MockCluster, gateway: Gateway, run: Run) -> None:
     register(gateway, "r.letters", dead_letters="accept")
     cluster.produce("letters", map(Record, [row(0), BAD, row(2)]))
     topic = {"topic": "letters", "format": "rows", "table": "r.letters", "on_reject": "dead_letter"}
     with run(topic, group="letters") as bridge:
         assert bridge.reaches("letters", 2).counters.dead_letters == 1
-    assert ids(api_engine, "r.letters") == [0, 2]
+    assert ids(gateway.engine, "r.letters") == [0, 2]
 
 
-def test_a_request_that_is_too_large_is_sent_in_halves(
-    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
-) -> None:
-    register(gateway, "r.large")
+def test_a_request_that_is_too_large_is_sent_in_halves(cluster: MockCluster, gateway: Gateway, run: Run) -> None:
+    topic = rows_topic(gateway, "large", "r.large")
     cluster.produce("large", [Record(row(n, text="x" * 1_000)) for n in range(300)])
-    topic = {"topic": "large", "format": "rows", "table": "r.large"}
     with run(topic, group="large", batch={"max_bytes": "10 MiB", "max_age": "300 ms"}) as bridge:
         assert bridge.reaches("large", 299).counters.rejections
-    assert ids(api_engine, "r.large") == [*range(300)]
+    assert ids(gateway.engine, "r.large") == [*range(300)]

@@ -1,26 +1,20 @@
 """Brokers that are away, topics that are missing, recreated, cut off or repartitioned: waiting, or a reason to stop."""
 
-import sqlalchemy as sa
 from confluent_kafka import KafkaError
 
 from tests.api.calls import Gateway
 from tests.bridge.kafka.conftest import Run
-from tests.bridge.kafka.running import register, row, staged
+from tests.bridge.kafka.running import ids, row, rows_topic
 from tests.support.kafka import MockCluster, Record
 
 FETCH = 1
 """The number of the request in Kafka's protocol."""
 
 
-def ids(engine: sa.Engine, table: str) -> list[int]:
-    return [one["id"] for one in staged(engine, table)]
-
-
 def test_a_topic_with_lower_offsets_stops_until_the_operator_chooses(
-    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+    cluster: MockCluster, gateway: Gateway, run: Run
 ) -> None:
-    register(gateway, "f.again")
-    topic = {"topic": "again", "format": "rows", "table": "f.again"}
+    topic = rows_topic(gateway, "again", "f.again")
     cluster.create_topic("again")
     cluster.produce("again", [Record(row(n)) for n in range(5)])
     with run(topic, group="again") as bridge:
@@ -31,20 +25,17 @@ def test_a_topic_with_lower_offsets_stops_until_the_operator_chooses(
     with run(topic, group="again") as bridge:
         assert bridge.stops("again").state.code == "source_position_lost"
         assert "--from TOPIC/PARTITION@earliest" in bridge.events("partition_stopped")[0]["remedy"]
-    assert ids(api_engine, "f.again") == [*range(5)]
+    assert ids(gateway.engine, "f.again") == [*range(5)]
     for number in (12, 13):  # the option stays on a service's command line, and applies once
         with run(topic, group="again", start=("again/0@earliest",)) as bridge:
             bridge.reaches("again", 1)
             [offset] = cluster.produce("again", [Record(row(number))])
             bridge.reaches("again", offset)
-    assert ids(api_engine, "f.again") == [*range(5), 10, 11, 12, 13]
+    assert ids(gateway.engine, "f.again") == [*range(5), 10, 11, 12, 13]
 
 
-def test_offsets_that_retention_deleted_unread_stop_it(
-    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
-) -> None:
-    register(gateway, "f.gap")
-    topic = {"topic": "gap", "format": "rows", "table": "f.gap"}
+def test_offsets_that_retention_deleted_unread_stop_it(cluster: MockCluster, gateway: Gateway, run: Run) -> None:
+    topic = rows_topic(gateway, "gap", "f.gap")
     cluster.create_topic("gap")
     cluster.produce("gap", [Record(row(0))])
     with run(topic, group="gap") as bridge:
@@ -55,14 +46,13 @@ def test_offsets_that_retention_deleted_unread_stop_it(
         assert "4 offsets from 1 on are deleted" in str(bridge.stops("gap").state.detail)
     with run(topic, group="gap", start=("gap/*@earliest",)) as bridge:
         bridge.reaches("gap", 9)
-    assert ids(api_engine, "f.gap") == [0, *range(5, 10)]
+    assert ids(gateway.engine, "f.gap") == [0, *range(5, 10)]
 
 
 def test_a_changed_number_of_partitions_stops_until_it_is_accepted(
-    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
+    cluster: MockCluster, gateway: Gateway, run: Run
 ) -> None:
-    register(gateway, "f.more")
-    topic = {"topic": "more", "format": "rows", "table": "f.more"}
+    topic = rows_topic(gateway, "more", "f.more")
     cluster.create_topic("more", 1)
     cluster.produce("more", [Record(row(0))])
     with run(topic, group="more") as bridge:
@@ -76,29 +66,24 @@ def test_a_changed_number_of_partitions_stops_until_it_is_accepted(
     with run({**topic, "partitions": 2}, group="more") as bridge:
         bridge.reaches("more", 1)
         bridge.wait(lambda: bridge.partition("more", 1).reads)
-    assert ids(api_engine, "f.more") == [0, 1]
+    assert ids(gateway.engine, "f.more") == [0, 1]
 
 
-def test_a_missing_topic_is_reported_and_read_once_it_exists(
-    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
-) -> None:
-    register(gateway, "f.absent")
-    with run({"topic": "absent", "format": "rows", "table": "f.absent"}, group="absent") as bridge:
+def test_a_missing_topic_is_reported_and_read_once_it_exists(cluster: MockCluster, gateway: Gateway, run: Run) -> None:
+    topic = rows_topic(gateway, "absent", "f.absent")
+    with run(topic, group="absent") as bridge:
         bridge.wait(lambda: any("topic absent" in reason for reason in bridge.bridge.reasons()))
         cluster.create_topic("absent")
         cluster.produce("absent", [Record(row(1))])
         bridge.reaches("absent", 0)
         bridge.wait(lambda: not bridge.bridge.reasons())
-    assert ids(api_engine, "f.absent") == [1]
+    assert ids(gateway.engine, "f.absent") == [1]
 
 
-def test_brokers_that_are_away_are_waited_for_and_reported(
-    cluster: MockCluster, gateway: Gateway, api_engine: sa.Engine, run: Run
-) -> None:
-    register(gateway, "f.away")
+def test_brokers_that_are_away_are_waited_for_and_reported(cluster: MockCluster, gateway: Gateway, run: Run) -> None:
+    topic = rows_topic(gateway, "away", "f.away")
     cluster.create_topic("away")
     cluster.produce("away", [Record(row(0))])
-    topic = {"topic": "away", "format": "rows", "table": "f.away"}
     with run(topic, group="away", settings={"reconnect.backoff.max.ms": "200"}) as bridge:
         bridge.reaches("away", 0)
         cluster.stop_broker()
@@ -107,14 +92,13 @@ def test_brokers_that_are_away_are_waited_for_and_reported(
         cluster.produce("away", [Record(row(1))])
         bridge.reaches("away", 1)
         bridge.wait(lambda: not bridge.bridge.reasons())
-    assert ids(api_engine, "f.away") == [0, 1]
+    assert ids(gateway.engine, "f.away") == [0, 1]
 
 
 def test_a_topic_that_is_created_again_while_it_is_read_stops_and_names_the_choices_at_the_next_start(
     cluster: MockCluster, gateway: Gateway, run: Run
 ) -> None:
-    register(gateway, "f.live")
-    topic = {"topic": "live", "format": "rows", "table": "f.live"}
+    topic = rows_topic(gateway, "live", "f.live")
     cluster.create_topic("live")
     cluster.produce("live", [Record(row(n)) for n in range(5)])
     with run(topic, group="live", settings={"topic.metadata.refresh.interval.ms": "200"}) as bridge:
@@ -128,19 +112,19 @@ def test_a_topic_that_is_created_again_while_it_is_read_stops_and_names_the_choi
 def test_a_number_of_partitions_that_changes_while_they_are_read_stops_them(
     cluster: MockCluster, gateway: Gateway, run: Run
 ) -> None:
-    register(gateway, "f.grows")
+    topic = rows_topic(gateway, "grows", "f.grows")
     cluster.create_topic("grows")
     cluster.produce("grows", [Record(row(0))])
-    with run({"topic": "grows", "format": "rows", "table": "f.grows"}, group="grows") as bridge:
+    with run(topic, group="grows") as bridge:
         bridge.reaches("grows", 0)
         bridge.bridge.take_counts({"grows": 2})  # what the watch hands over; the mock cluster cannot add partitions
         assert bridge.stops("grows").state.code == "source_order_unsafe"
 
 
 def test_a_right_that_is_missing_is_reported(cluster: MockCluster, gateway: Gateway, run: Run) -> None:
-    register(gateway, "f.right")
+    topic = rows_topic(gateway, "right", "f.right")
     cluster.create_topic("right")
-    with run({"topic": "right", "format": "rows", "table": "f.right"}, group="right") as bridge:
+    with run(topic, group="right") as bridge:
         bridge.wait(lambda: bridge.partition("right").reads)
         cluster.fail_requests(FETCH, [KafkaError.TOPIC_AUTHORIZATION_FAILED])
         bridge.wait(lambda: any("TOPIC_AUTHORIZATION_FAILED" in reason for reason in bridge.bridge.reasons()))

@@ -12,14 +12,14 @@ from tests.support.processes import started
 from tests.support.waiting import wait_until
 
 
-def test_the_metrics_name_a_stopped_table(gateway: Gateway, api_address: str, tmp_path: Path) -> None:
+def test_the_metrics_name_a_stopped_table(gateway: Gateway, tmp_path: Path) -> None:
     gateway.register("o.orders", {"id": "int64"}, ["id"]).raise_for_status()
     lake, port = tmp_path / "lake", free_port()
     lake.mkdir()
     (lake / "1.json").write_text(json.dumps({"id": 1}))
     file = tmp_path / "bridge.yaml"
     source = {"url": str(lake), "name": "lake", "format": "rows", "table": "o.orders", "settle": "0 s"}
-    settings = {"name": "b", "gateway": {"url": api_address, "key": ADMIN_KEY}, "sources": [source]}
+    settings = {"name": "b", "gateway": {"url": gateway.address, "key": ADMIN_KEY}, "sources": [source]}
     file.write_text(json.dumps({**settings, "poll": "0.1 s", "recheck": "1 s", "health": {"port": port}}))
 
     def metrics() -> str:

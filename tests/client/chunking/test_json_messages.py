@@ -148,18 +148,16 @@ def test_a_stream_that_is_cut_off_or_goes_on_is_rejected_after_the_parts_before(
     chunks = split_json(pieces(body, [4]), Limits(10))
     for _ in range(before):
         next(chunks)
-    with rejected() as rejection:
+    with rejected(Code.MALFORMED_JSON) as rejection:
         list(chunks)
-    assert rejection.code == Code.MALFORMED_JSON
     assert detail in rejection.detail
 
 
 @pytest.mark.parametrize("body", [b'{"a":1}{"b":"' + b"x" * 500, b'[{"a":1},{"b":{"c":' + b"[" * 500])
 def test_a_message_without_an_end_is_not_read_for_ever(body: bytes) -> None:
     given_out = iter([body] + [b"x"] * 10_000)
-    with rejected() as rejection:
+    with rejected(Code.BODY_TOO_LARGE):
         list(split_json(given_out, Limits(10, max_message_bytes=600)))
-    assert rejection.code == Code.BODY_TOO_LARGE
     assert len(list(given_out)) > 9_000
 
 

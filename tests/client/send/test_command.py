@@ -23,12 +23,13 @@ ENDED_BY_CTRL_C = 130
 
 
 @contextmanager
-def sending(gateway: FakeGateway, *arguments: str, text: str) -> Iterator["subprocess.Popen[str]"]:
-    """Give the command, its standard input open behind `text`."""
+def sending(
+    gateway: FakeGateway, *arguments: str, text: str = '{"a":1}\n{"b":2}\n'
+) -> Iterator["subprocess.Popen[str]"]:
+    """Give the command that sends each message alone, its standard input open behind `text`."""
     connection = ("--url", gateway.url, "--key", "mg_a_key")
-    with started(
-        "mirrorgate.cli", "send", "-", "--format", "arcion", *connection, *arguments, stdin=subprocess.PIPE
-    ) as process:
+    command = ("mirrorgate.cli", "send", "-", "--format", "arcion", "--batch", "1", *connection, *arguments)
+    with started(*command, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
         process.stdin.write(text)
         process.stdin.flush()
@@ -55,7 +56,7 @@ def lines_until(process: "subprocess.Popen[str]", text: str) -> str:
 
 
 def test_standard_input_is_sent_as_it_comes() -> None:
-    with fake_gateway() as gateway, sending(gateway, "--batch", "1", "--json", text='{"a":1}\n{"b":2}\n') as process:
+    with fake_gateway() as gateway, sending(gateway, "--json") as process:
         assert gateway.arrived.acquire(timeout=30)
         assert gateway.bodies == [b'{"a":1}\n']
         output, errors = process.communicate('{"c":3}\n', timeout=30)
@@ -79,11 +80,7 @@ def test_standard_input_is_sent_as_it_comes() -> None:
 
 
 def test_a_rejection_says_what_was_accepted_and_how_to_go_on() -> None:
-    rejection = rejects(422, "bad_value")
-    with (
-        fake_gateway(accepts, rejection) as gateway,
-        sending(gateway, "--batch", "1", text='{"a":1}\n{"b":2}') as process,
-    ):
+    with fake_gateway(accepts, rejects(422, "bad_value")) as gateway, sending(gateway) as process:
         output, errors = process.communicate(timeout=30)
     assert process.returncode == 1
     assert output.startswith("accepted: 1 change in 1 request")
@@ -95,7 +92,7 @@ def test_ctrl_c_waits_for_the_answer_under_way() -> None:
     release = threading.Event()
     with (
         fake_gateway(accepts, waits_for(release)) as gateway,
-        sending(gateway, "--batch", "1", text='{"a":1}\n{"b":2}\n{"c":3}\n') as process,
+        sending(gateway, text='{"a":1}\n{"b":2}\n{"c":3}\n') as process,
     ):
         assert gateway.arrived.acquire(timeout=30) and gateway.arrived.acquire(timeout=30)
         process.send_signal(signal.SIGINT)
@@ -111,7 +108,7 @@ def test_a_second_ctrl_c_ends_at_once_and_tells_what_is_in_doubt() -> None:
     release = threading.Event()
     with (
         fake_gateway(accepts, waits_for(release)) as gateway,
-        sending(gateway, "--batch", "1", "--json", text='{"a":1}\n{"b":2}\n{"c":3}\n') as process,
+        sending(gateway, "--json", text='{"a":1}\n{"b":2}\n{"c":3}\n') as process,
     ):
         assert gateway.arrived.acquire(timeout=30) and gateway.arrived.acquire(timeout=30)
         process.send_signal(signal.SIGINT)
@@ -125,7 +122,7 @@ def test_a_second_ctrl_c_ends_at_once_and_tells_what_is_in_doubt() -> None:
 
 
 def test_ctrl_c_while_nothing_comes_in_ends_at_once() -> None:
-    with fake_gateway() as gateway, sending(gateway, "--batch", "1", text='{"a":1}\n{"b":2}\n') as process:
+    with fake_gateway() as gateway, sending(gateway) as process:
         assert gateway.arrived.acquire(timeout=30)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=30) == ENDED_BY_CTRL_C
@@ -171,20 +168,10 @@ def test_options_that_do_not_fit_are_rejected(arguments: list[str], said: str) -
 
 def run(gateway: FakeGateway, *options: str) -> "subprocess.CompletedProcess[str]":
     """Send one message; both outputs go into one pipe, as in `mirrorgate send … | less`."""
-    command = [
-        sys.executable,
-        "-m",
-        "mirrorgate.cli",
-        "send",
-        "-",
-        "--format",
-        "arcion",
-        "--url",
-        gateway.url,
-        *options,
-    ]
+    connection = ("--url", gateway.url, "--key", "mg_a_key")
     return subprocess.run(
-        [*command, "--key", "mg_a_key"], cwd=REPOSITORY, input='{"a":1}\n{"b":2}\n', text=True, timeout=60,
+        [sys.executable, "-m", "mirrorgate.cli", "send", "-", "--format", "arcion", *connection, *options],
+        cwd=REPOSITORY, input='{"a":1}\n{"b":2}\n', text=True, timeout=60,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
     )  # fmt: skip
 

@@ -56,9 +56,8 @@ def test_values_that_json_lacks_become_texts(row: Any, body: bytes) -> None:
     ],
 )
 def test_a_value_that_cannot_be_written_is_rejected_and_not_shown(row: Any) -> None:
-    with pytest.raises(RejectedInput) as rejected:
+    with pytest.raises(RejectedInput, match=Code.MALFORMED_MESSAGE) as rejected:
         encode_row(row)
-    assert rejected.value.code is Code.MALFORMED_MESSAGE
     assert "ud800" not in rejected.value.detail
 
 
@@ -81,6 +80,5 @@ def test_a_message_stays_as_it_was_written_but_for_line_ends() -> None:
     "message", [b"{\n", b"{}{}", b"{} 1", b'{"a": "x\ny"}', b'{"a": "\xff"}', '{"a": "\ud800"}', b"", b"x"]
 )
 def test_a_message_that_is_not_one_value_is_rejected(message: bytes | str) -> None:
-    with pytest.raises(RejectedInput) as rejected:
+    with pytest.raises(RejectedInput, match=Code.MALFORMED_MESSAGE):
         encode_change(message)
-    assert rejected.value.code is Code.MALFORMED_MESSAGE

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import pytest
-import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from app.staging.connection.database import open_engine
 from mirrorgate.errors import Code, RejectedInput
 from mirrorgate.parameters import CsvLayout, CsvMode
 from tests.support.ingest_harness import IngestHarness, open_harness
+from tests.support.postgres import sql
 from tests.support.postgres.dead_letters import letters, messages
 from tests.support.samples.messages import data
 from tests.support.samples.schemas import schema_of
@@ -123,9 +123,8 @@ def harness(database_url: str) -> Iterator[IngestHarness]:
 
 def begin_again(harness: IngestHarness) -> None:
     """Create tables `t` and `alone` with the row of key 1, and `u` with the same for dry runs."""
-    with harness.engine.begin() as connection:
-        connection.execute(sa.text("UPDATE mirrorgate.tables SET state = 'dropped'"))
-        connection.execute(sa.text("DELETE FROM mirrorgate.dead_letters"))
+    sql.run(harness.engine, "UPDATE mirrorgate.tables SET state = 'dropped'")
+    sql.run(harness.engine, "DELETE FROM mirrorgate.dead_letters")
     for table in TABLES:
         harness.put(table, SCHEMA, **OPTIONS)
         harness.ingest.table_cache.forget_table(TableName.parse(table))

@@ -124,9 +124,8 @@ def test_a_schema_of_a_table_without_a_key_needs_one(harness: IngestHarness) -> 
 
 
 def test_a_schema_that_changes_a_table_needs_the_right_to_register(harness: IngestHarness) -> None:
-    with rejected() as rejection:
+    with rejected(Code.FORBIDDEN):
         harness.debezium(created({"id": 1, "note": "a"}), key=SENDER)
-    assert rejection.code is Code.FORBIDDEN
     harness.debezium(created({"id": 1, "note": "a"}))
     harness.debezium(created({"id": 2, "note": "b"}), key=SENDER)
     assert len(harness.rows("public.t")) == 2
@@ -134,12 +133,10 @@ def test_a_schema_that_changes_a_table_needs_the_right_to_register(harness: Inge
 
 def test_a_renamed_column_is_rejected(harness: IngestHarness) -> None:
     harness.debezium(created({"id": 1, "note": "a"}))
-    with rejected() as rejection:
+    with rejected(Code.COLUMN_RENAMED):
         harness.debezium(created({"id": 1, "text": "a"}, {**KEY, "text": "string"}))
-    assert rejection.code is Code.COLUMN_RENAMED
-    with rejected() as rejection:
+    with rejected(Code.COLUMN_RENAMED):
         harness.debezium(created({"id": 1, "NOTE": "a"}, {**KEY, "NOTE": "string"}))
-    assert rejection.code is Code.COLUMN_RENAMED
 
 
 @pytest.mark.parametrize(
@@ -178,9 +175,8 @@ def test_a_decimal_that_no_type_holds_needs_a_type(harness: IngestHarness) -> No
         "name": "org.apache.kafka.connect.data.Decimal",
         "parameters": {"scale": "0", "connect.decimal.precision": "65"},
     }
-    with rejected() as rejection:
+    with rejected(Code.INCOMPATIBLE_SCHEMA):
         harness.debezium(created({"id": 1, "v": "AQ=="}, {**KEY, "v": huge}))
-    assert rejection.code is Code.INCOMPATIBLE_SCHEMA
     harness.put("public.t", schema_of({"id": "int32", "v": "string"}, ["id"], ["id"]))
     harness.debezium(created({"id": 1, "v": "AQ=="}, {**KEY, "v": huge}))
     assert harness.landed("public.t", "v") == [[0, "1"]]
@@ -200,6 +196,5 @@ def test_a_dry_run_registers_nothing(harness: IngestHarness) -> None:
 
     preview = harness.dry_run(DebeziumJson(json.dumps(created({"id": 1, "note": "a"})).encode()))
     assert preview.tables[0].rows == [{"id": 1, "note": "a", "__rowMarker__": 0}]
-    with rejected() as rejection:
+    with rejected(Code.UNKNOWN_TABLE):
         harness.debezium(event("c", "public.t", after={"id": 1, "note": "a"}))
-    assert rejection.code is Code.UNKNOWN_TABLE

@@ -76,9 +76,8 @@ def test_a_null_of_postgres_that_can_be_an_unchanged_value_never_lands(
     if is_accepted:
         harness.debezium(written)
     else:
-        with rejected() as rejection:
+        with rejected(places=[(Code.INCOMPLETE_UPDATE, 0, "/payload/after/v", "v")]) as rejection:
             harness.debezium(written)
-        assert rejection.places == [(Code.INCOMPLETE_UPDATE, 0, "/payload/after/v", "v")]
         assert "REPLICA IDENTITY FULL" in rejection.text
     assert [row["v"] for row in harness.rows("s.t")][1:] == ([None] if is_accepted else [])
 

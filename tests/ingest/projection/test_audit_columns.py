@@ -92,19 +92,16 @@ def test_sources_neither_see_nor_drop_audit_columns(harness: IngestHarness) -> N
     table = harness.table("S.T")
     assert (table.schema.names, table.left_columns) == (("id", "name", "city"), frozenset())
     assert harness.landed("S.T", "city", "_op") == [[0, "Rome", "insert"]]
-    with rejected() as rejection:
+    with rejected(Code.UNKNOWN_COLUMN):
         harness.plain_rows("S.T", ADA | {"city": "Rome", "_op": "insert", "_position": "1"})
-    assert rejection.code is Code.UNKNOWN_COLUMN
-    with rejected() as rejection:
+    with rejected(Code.BAD_OPTION):
         harness.put("S.T", schema_of({"id": "int64", "_position": "string"}, ["id"], ["id"]))
-    assert rejection.code is Code.BAD_OPTION
 
 
 def test_a_column_that_a_message_adds_cannot_have_the_name_of_an_audit_column(harness: IngestHarness) -> None:
     harness.put("t", SCHEMA, audit_columns=AUDIT, new_columns="add_as_string")
-    with rejected() as rejection:
+    with rejected(places=[(Code.BAD_SCHEMA, 0, "/after/_Position", "_Position")]):
         harness.arcion(arcion("t", None, texts(ADA) | {"_Position": "x"}))
-    assert rejection.places == [(Code.BAD_SCHEMA, 0, "/after/_Position", "_Position")]
 
 
 def test_a_partial_update_is_completed_beside_audit_columns(harness: IngestHarness) -> None:

@@ -97,15 +97,6 @@ def test_an_update_that_no_image_completes_is_kept_as_a_dead_letter_and_the_othe
     assert harness.landed("t", "id", "name") == [[0, 1, "Ada"], [1, 1, "Eve"]]
 
 
-def test_a_column_that_is_excluded_later_lands_null(harness: IngestHarness) -> None:
-    harness.put("t", SCHEMA)
-    harness.arcion(insert("t", "1", "Ada", "1.5"))
-    harness.put("t", exclude=["total"])
-    for number in ("2", "3"):
-        harness.arcion(*large(insert("t", number, "Bob", "1.5")))
-    assert harness.landed("t", "id", "total")[1:] == [[0, 2, None], [0, 3, None]]
-
-
 @st.composite
 def messages(draw: st.DrawFn) -> Message:
     """Draw a change of one of three rows, which need not exist."""

@@ -47,15 +47,13 @@ def test_a_column_that_is_not_excluded_is_still_needed_beside_one_that_is(harnes
     assert [place[::3] for place in rejection.places] == [(Code.INCOMPLETE_INSERT, "name")]
 
 
-def test_a_column_that_is_excluded_later_lands_null_until_it_is_no_longer(
-    harness: IngestHarness, other_harness: IngestHarness
-) -> None:
+def test_a_column_that_is_excluded_later_lands_null_until_it_is_no_longer(harness: IngestHarness) -> None:
     harness.put("t", SCHEMA)
     whole = {"id": "1", "name": "Ada", "secret": "x"}
     harness.arcion(arcion("t", None, whole))
     assert harness.put("t", exclude=["secret"]).table.schema == SCHEMA
     harness.arcion(arcion("t", whole, whole))
-    other_harness.arcion(arcion("t", {"id": "1"}, {"id": "1", "name": "Bob"}))
+    harness.other.arcion(arcion("t", {"id": "1"}, {"id": "1", "name": "Bob"}))
     harness.put("t", exclude=[])
     harness.arcion(arcion("t", whole, whole))
     assert harness.landed("t", "name", "secret") == [
@@ -64,9 +62,8 @@ def test_a_column_that_is_excluded_later_lands_null_until_it_is_no_longer(
         [1, "Bob", None],
         [1, "Ada", "x"],
     ]
-    with rejected() as rejection:
-        other_harness.arcion(arcion("t", {"id": "1"}, {"id": "1", "name": "Bob"}))
-    assert rejection.places == [(Code.INCOMPLETE_UPDATE, 0, "/after/secret", "secret")]
+    with rejected(places=[(Code.INCOMPLETE_UPDATE, 0, "/after/secret", "secret")]):
+        harness.other.arcion(arcion("t", {"id": "1"}, {"id": "1", "name": "Bob"}))
 
 
 @pytest.mark.parametrize("with_columns", [True, False])
@@ -74,9 +71,8 @@ def test_neither_a_key_nor_a_required_column_can_be_excluded(harness: IngestHarn
     schema = schema_of({"id": "int64", "name": "string", "must": "string"}, ["id"], ["id", "must"])
     again = schema if with_columns else None
     before = harness.put("t", schema).table
-    with rejected() as rejection:
+    with rejected(places=[(Code.BAD_OPTION, None, "/options/exclude", None)]):
         harness.put("t", again, exclude=["name", "id"])
-    assert rejection.places == [(Code.BAD_OPTION, None, "/options/exclude", None)]
     with rejected() as rejection:
         harness.put("t", again, exclude=["must"])
     assert rejection.code in {Code.BAD_OPTION, Code.INCOMPATIBLE_SCHEMA}
@@ -85,15 +81,13 @@ def test_neither_a_key_nor_a_required_column_can_be_excluded(harness: IngestHarn
 
 def test_a_new_table_cannot_exclude_its_key_but_a_required_column(harness: IngestHarness) -> None:
     schema = schema_of({"id": "int64", "must": "string"}, ["id"], ["id", "must"])
-    with rejected() as rejection:
+    with rejected(places=[(Code.BAD_OPTION, None, "/options/exclude", None)]):
         harness.put("t", schema, exclude=["id"])
-    assert rejection.places == [(Code.BAD_OPTION, None, "/options/exclude", None)]
     assert harness.put("t", schema, exclude=["must"]).table.schema.names == ("id",)
 
 
 def test_metadata_cannot_make_an_excluded_column_a_key(harness: IngestHarness) -> None:
     harness.put("S.T", schema_of({"id": "int64"}), exclude=["id2"])
-    with rejected() as rejection:
+    with rejected(places=[(Code.BAD_OPTION, 0, "/message/tableStructure", None)]):
         harness.replicate(metadata("S.T", {"id": "INT8", "id2": "INT8"}, ("id", "id2")))
-    assert rejection.places == [(Code.BAD_OPTION, 0, "/message/tableStructure", None)]
     assert harness.table("S.T").schema.key_columns == ()

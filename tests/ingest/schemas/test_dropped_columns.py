@@ -13,9 +13,8 @@ ADA = {"id": "1", "name": "Ada"}
 
 def test_a_column_that_leaves_by_put_lands_null_for_updates_that_no_longer_give_it(harness: IngestHarness) -> None:
     harness.put("t", WIDE)
-    with rejected() as rejection:
+    with rejected(places=[(Code.INCOMPLETE_UPDATE, 0, "/after/fax", "fax")]):
         harness.arcion(arcion("t", ADA, ADA))
-    assert rejection.places == [(Code.INCOMPLETE_UPDATE, 0, "/after/fax", "fax")]
     registration = harness.put("t", NARROW)
     assert (registration.outcome, registration.table.schema) == ("configured", WIDE)
     harness.arcion(arcion("t", ADA, ADA), arcion("t", ADA, {**ADA, "fax": "7"}))
@@ -29,9 +28,8 @@ def test_a_column_that_comes_back_is_needed_again(harness: IngestHarness) -> Non
     harness.arcion(arcion("t", ADA, ADA))
     table = harness.put("t", WIDE).table
     assert (table.left_columns, table.late_columns, table.schema_version) == (frozenset(), {"fax": 1}, 1)
-    with rejected() as rejection:
+    with rejected(Code.INCOMPLETE_UPDATE):
         harness.arcion(arcion("t", ADA, ADA))
-    assert rejection.code is Code.INCOMPLETE_UPDATE
 
 
 def test_a_column_that_leaves_by_metadata_lands_null_also_for_arcion_updates(harness: IngestHarness) -> None:
@@ -54,13 +52,6 @@ def test_data_before_the_metadata_that_drops_a_column_still_has_it(harness: Inge
         data("UPDATE", {"id": 1}, {"id": 1}, schema_id="S.T-2"),
     )
     assert harness.landed("S.T", "fax") == [[1, "7"], [1, None]]
-
-
-def test_a_required_column_cannot_leave(harness: IngestHarness) -> None:
-    harness.put("t", schema_of({"id": "int64", "name": "string"}, ["id"], ["id", "name"]))
-    with rejected() as rejection:
-        harness.put("t", schema_of({"id": "int64"}, ["id"], ["id"]))
-    assert rejection.code is Code.INCOMPATIBLE_SCHEMA
 
 
 def test_options_alone_say_nothing_of_the_columns_that_the_source_has(harness: IngestHarness) -> None:

@@ -8,6 +8,7 @@ from app.domain.model.names import TableName
 from app.staging.tables.events import list_events
 from mirrorgate.errors import Code
 from tests.support.ingest_harness import IngestHarness
+from tests.support.postgres import sql
 from tests.support.rejections import rejected
 from tests.support.samples.messages import data, metadata
 from tests.support.samples.schemas import schema_of
@@ -24,8 +25,7 @@ def harness(harness: IngestHarness) -> IngestHarness:
 
 
 def events(harness: IngestHarness, name: str = "s.t") -> list[dict[str, Any]]:
-    with harness.engine.begin() as connection:
-        found = list_events(connection, TableName.parse(name), after=0, limit=99)
+    found = sql.call(harness.engine, list_events, TableName.parse(name), after=0, limit=99)
     return [dict(event.details) for event in found if event.action == "change schema"]
 
 
@@ -70,9 +70,8 @@ def test_what_is_no_rename_is_accepted(harness: IngestHarness, columns: dict[str
 
 
 def test_a_column_in_another_letter_case_is_named_as_a_rename(harness: IngestHarness) -> None:
-    with rejected() as rejection:
+    with rejected(places=[(Code.COLUMN_RENAMED, 0, "/message/tableStructure/tableColumns/A", "A")]):
         harness.replicate(metadata("s.t", {"id": "INT8", "A": "WSTRING", "n": "INT4"}, version=2))
-    assert rejection.places == [(Code.COLUMN_RENAMED, 0, "/message/tableStructure/tableColumns/A", "A")]
 
 
 def test_a_required_column_may_become_nullable_by_metadata(harness: IngestHarness) -> None:
@@ -111,9 +110,8 @@ def test_a_key_whose_type_replicate_does_not_tell_says_to_register_it_first(
     harness: IngestHarness, column: dict[str, Any], code: Code
 ) -> None:
     message = metadata("s.new", {"id": column, "x": "kREP_OTHER"})
-    with rejected() as rejection:
+    with rejected(places=[(code, 0, "/message/tableStructure/tableColumns/id", "id")]) as rejection:
         harness.replicate(message)
-    assert rejection.places == [(code, 0, "/message/tableStructure/tableColumns/id", "id")]
     assert "PUT the table first" in rejection.detail
     schema = schema_of({"id": "int64", "x": "string"}, ["id"], ["id"])
     harness.put("s.new", schema, columns={"id": {"type": "int64"}})
@@ -126,9 +124,8 @@ def test_a_column_that_may_hold_null_already_cannot_become_a_key(harness: Ingest
         harness.put(name, schema_of({"id": "int64", "x": "int64"}, [], required))
         harness.replicate(data("INSERT", {"id": 1, "x": None}), table=name)
     keyed = schema_of({"id": "int64", "x": "int64"}, ["id"])
-    with rejected() as rejection:
+    with rejected(Code.INCOMPATIBLE_SCHEMA):
         harness.put("nullable", keyed)
-    assert rejection.code is Code.INCOMPATIBLE_SCHEMA
     harness.put("required", schema_of({"id": "int64", "x": "int64"}, ["id"], ["id"]))
     harness.put("empty", schema_of({"id": "int64", "x": "int64"}))
     assert harness.put("empty", keyed).table.schema.key_columns == ("id",)

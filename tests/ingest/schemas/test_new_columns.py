@@ -71,17 +71,15 @@ def test_a_name_that_no_file_can_have_is_rejected_with_its_message_and_nothing_i
 ) -> None:
     harness.put("t", ID, new_columns="add_as_string")
     good, bad = (arcion("t", None, {"id": "1", column: "x"}) for column in ("good", name))
-    with rejected() as rejection:
+    with rejected(places=[(code, 1, f"/after/{name}", name)]):
         harness.arcion(good, bad, bad)
-    assert rejection.places == [(code, 1, f"/after/{name}", name)]
     assert harness.table("t").schema == ID
 
 
 def test_a_csv_header_with_a_bad_name_is_rejected_with_the_line_that_brings_it(harness: IngestHarness) -> None:
     harness.put("t", ID, new_columns="add_as_string")
-    with rejected() as rejection:
+    with rejected(places=[(Code.BAD_NAME, 0, "/after/", "")]) as rejection:
         harness.csv("id,\n1,x\n", "t", CsvLayout(CsvMode.SNAPSHOT, header=True))
-    assert rejection.places == [(Code.BAD_NAME, 0, "/after/", "")]
     assert rejection.detail.startswith("line 2: ")
 
 
@@ -115,13 +113,6 @@ def test_nothing_is_added_when_no_row_image_completes_a_partial_update(harness: 
     assert harness.landed("s.t", "name", "note") == [[0, "Ada", "x"], [1, "Ada", "y"]]
 
 
-def test_by_default_an_unknown_column_is_rejected_as_before(harness: IngestHarness) -> None:
-    harness.put("t", ID)
-    with rejected() as rejection:
-        harness.arcion(arcion("t", None, {"id": "1", "note": "x"}))
-    assert rejection.places == [(Code.UNKNOWN_COLUMN, 0, "/after/note", "note")]
-
-
 def test_a_new_column_has_the_type_that_the_options_give_it(harness: IngestHarness) -> None:
     harness.put("t", ID, new_columns="add_as_string", columns={"n": {"type": "int64", "nullable": False}})
     harness.arcion(arcion("t", None, {"id": "1", "n": "7", "s": "7"}))
@@ -143,17 +134,15 @@ def test_what_was_accepted_before_adds_no_columns(harness: IngestHarness) -> Non
     assert harness.table("t").schema == ID
 
 
-def test_two_processes_that_bring_columns_at_once_add_each_once_and_lose_no_row(
-    harness: IngestHarness, other_harness: IngestHarness
-) -> None:
+def test_two_processes_that_bring_columns_at_once_add_each_once_and_lose_no_row(harness: IngestHarness) -> None:
     harness.put("t", ID, new_columns="add_as_string")
-    for process in (harness, other_harness):
+    for process in (harness, harness.other):
         process.arcion(arcion("t", None, {"id": "0"}))
     with ThreadPoolExecutor(4) as pool:
         posts = [
             pool.submit(process.arcion, arcion("t", None, {"id": str(number), "both": "x", column: str(number)}))
             for number in range(4)
-            for process, column in ((harness, "one"), (other_harness, "two"))
+            for process, column in ((harness, "one"), (harness.other, "two"))
         ]
         receipts = [post.result() for post in posts]
     assert len(receipts) == 8
@@ -167,13 +156,12 @@ def test_two_processes_that_bring_columns_at_once_add_each_once_and_lose_no_row(
 def test_a_typed_column_of_later_metadata_beside_an_added_text_column_is_a_conflict(harness: IngestHarness) -> None:
     harness.put("S.T", ID, new_columns="add_as_string")
     harness.replicate(data("INSERT", {"id": 1, "n": 7}), table="S.T")
-    with rejected() as rejection:
+    with rejected(Code.INCOMPATIBLE_SCHEMA):
         harness.replicate(metadata("S.T", {"id": "INT8", "n": "INT4"}))
-    assert rejection.code is Code.INCOMPATIBLE_SCHEMA
 
 
 def test_a_process_that_remembers_the_former_generation_completes_a_new_column_from_present_images(
-    harness: IngestHarness, other_harness: IngestHarness
+    harness: IngestHarness,
 ) -> None:
     """The new column lets the process look at row images before it stages: of the generation that it remembers."""
     wide = schema_of({"id": "int64", "name": "string", "later": "string"}, ["id"], ["id"])
@@ -181,8 +169,8 @@ def test_a_process_that_remembers_the_former_generation_completes_a_new_column_f
     harness.put("t", NAMED, **options)
     harness.arcion(arcion("t", None, {"id": "1", "name": "former"}))
     next_generation(harness.engine, "t", DropPlan(DropAction.RECREATE))
-    other_harness.put("t", wide, **options)
-    other_harness.arcion(arcion("t", None, {"id": "2", "name": "present", "later": "a"}))
+    harness.other.put("t", wide, **options)
+    harness.other.arcion(arcion("t", None, {"id": "2", "name": "present", "later": "a"}))
     harness.arcion(
         arcion("t", None, {"id": "3", "name": "x", "later": "b"}),
         arcion("t", {"id": "2"}, {"id": "2", "later": "c"}),

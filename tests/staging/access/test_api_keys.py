@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from app.domain.access.rights import Credential, Grant, Right, hash_secret
+from app.domain.access.rights import Right, hash_secret
 from app.staging.access.api_keys import (
     StoredKey,
     count_valid_keys,
@@ -25,16 +25,6 @@ from tests.support.waiting import wait_until
 HASH = hash_secret("secret")
 TOMORROW = datetime.now(UTC) + timedelta(days=1)
 YESTERDAY = datetime.now(UTC) - timedelta(days=1)
-
-
-def test_a_stored_key_gives_its_principal(engine: sa.Engine) -> None:
-    with engine.begin() as connection:
-        insert_key(connection, "0011aabb", HASH, (Right.READ, Right.INGEST), ("sales.*", "orders"), TOMORROW)
-        stored = find_key(connection, "0011aabb")
-    assert stored is not None
-    grant = Grant(frozenset({Right.READ, Right.INGEST}), ("sales.*", "orders"))
-    assert stored.credential == Credential("0011aabb", (grant,))
-    assert (stored.secret_hashes, stored.expires_at) == ((HASH,), TOMORROW)
 
 
 def test_an_expired_key_is_listed_and_found_but_has_no_secret_and_does_not_count(engine: sa.Engine) -> None:
@@ -64,8 +54,7 @@ def test_names_outlive_their_keys_and_a_new_key_does_not_inherit_one(engine: sa.
 
 def test_keys_are_listed_oldest_first_and_deleted_once(engine: sa.Engine) -> None:
     for key_id in ("bbbbbbbb", "aaaaaaaa"):
-        with engine.begin() as connection:
-            insert_key(connection, key_id, HASH, (Right.ADMIN,), ("*",), None)
+        sql.call(engine, insert_key, key_id, HASH, (Right.ADMIN,), ("*",), None)
     with engine.begin() as connection:
         assert [key.key_id for key in list_keys(connection)] == ["bbbbbbbb", "aaaaaaaa"]
         assert count_valid_keys(connection) == 2
@@ -95,27 +84,23 @@ NEWEST = hash_secret("newest")
 
 
 def rotate(engine: sa.Engine, secret_hash: bytes, overlap_seconds: int) -> StoredKey | None:
-    with engine.begin() as connection:
-        return rotate_key(connection, "0011aabb", secret_hash, overlap_seconds)
+    return sql.call(engine, rotate_key, "0011aabb", secret_hash, overlap_seconds)
 
 
 @pytest.fixture
 def stored_key(engine: sa.Engine) -> None:
-    with engine.begin() as connection:
-        insert_key(connection, "0011aabb", HASH, (Right.READ,), ("sales.*",), TOMORROW)
+    sql.call(engine, insert_key, "0011aabb", HASH, (Right.READ,), ("sales.*",), TOMORROW)
 
 
 def secrets_of(engine: sa.Engine) -> tuple[bytes, ...]:
-    with engine.begin() as connection:
-        key = find_key(connection, "0011aabb")
+    key = sql.call(engine, find_key, "0011aabb")
     assert key is not None
     return key.secret_hashes
 
 
 @pytest.mark.usefixtures("stored_key")
 def test_a_rotated_key_has_both_secrets_until_the_overlap_ends_and_is_otherwise_the_same(engine: sa.Engine) -> None:
-    with engine.begin() as connection:
-        before = find_key(connection, "0011aabb")
+    before = sql.call(engine, find_key, "0011aabb")
     assert before is not None
     rotated = rotate(engine, NEW, 3600)
     assert rotated is not None
@@ -167,8 +152,7 @@ def test_an_expired_or_missing_key_is_not_rotated(engine: sa.Engine) -> None:
 @pytest.mark.usefixtures("stored_key")
 def test_a_key_is_deleted_with_all_its_secrets(engine: sa.Engine) -> None:
     rotate(engine, NEW, 3600)
-    with engine.begin() as connection:
-        assert delete_key(connection, "0011aabb")
+    assert sql.call(engine, delete_key, "0011aabb")
     assert sql.value(engine, "SELECT count(*) FROM mirrorgate.former_key_secrets") == 0
 
 

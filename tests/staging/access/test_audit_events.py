@@ -34,13 +34,11 @@ ANONYMOUS = Rejection("GET /v1/tables", 401, "unauthenticated")
 
 
 def reject(engine: sa.Engine, rejection: Rejection, times: int = 1, minute: datetime = NOON) -> None:
-    with engine.begin() as connection:
-        count_rejections(connection, [CountedRejection(minute, rejection, times, "r")])
+    sql.call(engine, count_rejections, [CountedRejection(minute, rejection, times, "r")])
 
 
 def audit(engine: sa.Engine, after: int = 0, limit: int = 100, **wanted: Any) -> list[AuditEvent]:
-    with engine.begin() as connection:
-        return list_audit(connection, AuditFilter(**wanted), after=after, limit=limit)
+    return sql.call(engine, list_audit, AuditFilter(**wanted), after=after, limit=limit)
 
 
 def test_rejections_of_one_minute_are_one_row_from_any_process(engine: sa.Engine) -> None:

@@ -46,8 +46,7 @@ def store(engine: sa.Engine, table: Table, number: int = 1) -> list[int]:
     problem = Problem(Code.BAD_VALUE, "value", 0, "/after/id", "id")
     written = WrittenMessage(LetterFormat.ARCION, b"{}", {"override": False})
     new = [NewLetter(RejectedMessage(index, (problem,)), written) for index in range(number)]
-    with engine.begin() as connection:
-        insert_letters(connection, [(TableLetters(table, new, "key"), None)])
+    sql.call(engine, insert_letters, [(TableLetters(table, new, "key"), None)])
     return [letter_id for (letter_id,) in sql.rows(engine, "SELECT letter_id FROM mirrorgate.dead_letters ORDER BY 1")]
 
 
@@ -58,8 +57,7 @@ def discard(engine: sa.Engine, table: Table, first: int, last: int) -> int:
 
 
 def counts(engine: sa.Engine, table: Table) -> TableCounts:
-    with engine.begin() as connection:
-        return count_tables(connection, [table.table_id])[table.table_id]
+    return sql.call(engine, count_tables, [table.table_id])[table.table_id]
 
 
 @pytest.mark.parametrize("letter", [WAITING, DISCARDED, REPLAYED], ids=lambda letter: letter["state"])
@@ -109,8 +107,7 @@ def test_the_status_counts_the_waiting_letters_of_the_present_generation(engine:
 
 def test_discarding_a_range_leaves_what_is_settled_and_what_lies_outside(engine: sa.Engine, table: Table) -> None:
     first, second, third, fourth = store(engine, table, 4)
-    with engine.begin() as connection:
-        mark_replayed(connection, [(LetterReplay(second, "key", corrected=False), BatchSequence(1))])
+    sql.call(engine, mark_replayed, [(LetterReplay(second, "key", corrected=False), BatchSequence(1))])
     assert (discard(engine, table, first, third), discard(engine, table, first, third)) == (2, 0)
     states = sql.rows(engine, "SELECT letter_id, state FROM mirrorgate.dead_letters ORDER BY 1")
     assert states == [(first, "discarded"), (second, "replayed"), (third, "discarded"), (fourth, "waiting")]
@@ -128,13 +125,11 @@ def test_the_letters_of_an_ended_generation_are_given_up_and_kept_as_long_as_set
     engine: sa.Engine, table: Table
 ) -> None:
     store(engine, table, 2)
-    with engine.begin() as connection:
-        dropping = begin_drop(connection, table.name, table.generation, DropPlan(DropAction.RECREATE), "test")
+    dropping = sql.call(engine, begin_drop, table.name, table.generation, DropPlan(DropAction.RECREATE), "test")
     purge(engine, WEEK)
     assert counts(engine, table).waiting_letters == 2, "the generation has not ended yet"
     _, epoch = claim_by(engine, dropping.table_id)
-    with engine.begin() as connection:
-        finish_drop(connection, dropping, epoch, marker_first=False)
+    sql.call(engine, finish_drop, dropping, epoch, marker_first=False)
     store(engine, current(engine, "t"))
     purge(engine, WEEK)
     settled = sql.rows(engine, "SELECT generation, state, settled_by FROM mirrorgate.dead_letters ORDER BY letter_id")

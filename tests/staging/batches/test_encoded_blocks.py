@@ -24,8 +24,7 @@ def stage(engine: sa.Engine, table: Table, *rows: dict[str, Any]) -> tuple[list[
     requests = [StagingRequest([typed(table, inserts([row]))]) for row in rows]
     encoded = encode_blocks(requests)
     payloads = [payload.message for payload in encoded.values()]
-    with engine.begin() as connection:
-        stage_requests(connection, requests, encoded)
+    sql.call(engine, stage_requests, requests, encoded)
     newest = "SELECT payload FROM mirrorgate.block_payloads ORDER BY first_sequence DESC LIMIT 1"
     stored = bytes(sql.value(engine, newest))
     assert not payloads or payloads == [stored] or table.options.keeps_images

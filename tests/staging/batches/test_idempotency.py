@@ -14,9 +14,8 @@ from app.domain.model.table import Table
 from app.staging.batches.batch import AlreadyStaged, Batch, Receipt, StagingRequest
 from app.staging.batches.idempotency import PURGE_RECEIPTS, find_producer
 from app.staging.retention.rounds import purge
-from app.staging.writer.group_commit import GroupCommit
 from mirrorgate.errors import Code, RejectedInput
-from tests.support.gateway_parts import inserts, registered, typed
+from tests.support.gateway_parts import inserts, registered, running_writer, together, typed
 from tests.support.postgres import sql
 from tests.support.samples.schemas import schema_of
 
@@ -36,12 +35,7 @@ def batch(table: Table, number: int) -> list[Batch]:
 
 
 def send(engine: sa.Engine, *requests: tuple[Sequence[Batch], RequestIdentity]) -> list["Future[list[Receipt]]"]:
-    """Stage requests that all wait when the writer starts; their futures, all done."""
-    writer = GroupCommit(engine)
-    futures = [writer.submit(StagingRequest(batches, identity)) for batches, identity in requests]
-    writer.start()
-    writer.close()
-    return futures
+    return together(engine, *(StagingRequest(batches, identity) for batches, identity in requests))
 
 
 def outcome(future: "Future[list[Receipt]]") -> object:
@@ -115,8 +109,7 @@ def test_numbers_of_a_producer_are_dense_and_repeated_ones_get_their_own_receipt
 def test_a_gap_names_the_expected_number(engine: sa.Engine, table: Table) -> None:
     [future] = send(engine, (batch(table, 1), numbered(5)))
     assert "is 1, not 5" in str(future.exception())
-    with engine.begin() as connection:
-        assert find_producer(connection, "p", "a") is None
+    assert sql.call(engine, find_producer, "p", "a") is None
 
 
 def test_a_durable_number_without_a_receipt_says_so(engine: sa.Engine, table: Table) -> None:
@@ -138,9 +131,6 @@ def test_a_request_without_changes_keeps_its_answer_too(engine: sa.Engine) -> No
 def test_twins_in_two_processes_are_staged_once(engine: sa.Engine, same_table: bool) -> None:
     """Also where they go to two tables, so that no table's lock keeps them apart."""
     tables = [registered(engine, name, ID) for name in ("one", "other")]
-    writers = [GroupCommit(engine), GroupCommit(engine)]
-    for writer in writers:
-        writer.start()
     rounds, meeting = 20, Barrier(2)
 
     def twin(process: int) -> list[object]:
@@ -153,10 +143,9 @@ def test_twins_in_two_processes_are_staged_once(engine: sa.Engine, same_table: b
             outcomes.append(outcome(future))
         return outcomes
 
-    with ThreadPoolExecutor(2) as threads:
+    with running_writer(engine) as first, running_writer(engine) as second, ThreadPoolExecutor(2) as threads:
+        writers = [first, second]
         one, other = threads.map(twin, range(2))
-    for writer in writers:
-        writer.close()
     staged = [isinstance(left, int) + isinstance(right, int) for left, right in zip(one, other, strict=True)]
     assert staged == [1] * rounds
     assert sql.value(engine, "SELECT sum(row_count) FROM mirrorgate.staged_blocks") == rounds
@@ -164,9 +153,6 @@ def test_twins_in_two_processes_are_staged_once(engine: sa.Engine, same_table: b
 
 def test_producers_over_the_same_tables_in_any_order_do_not_block_each_other(engine: sa.Engine) -> None:
     tables = [registered(engine, name, ID) for name in "abc"]
-    writers = [GroupCommit(engine), GroupCommit(engine)]
-    for writer in writers:
-        writer.start()
 
     def produce(thread: int) -> None:
         order = tables if thread % 2 else tables[::-1]
@@ -177,9 +163,8 @@ def test_producers_over_the_same_tables_in_any_order_do_not_block_each_other(eng
             )
             assert outcome_is_known(future)
 
-    with ThreadPoolExecutor(8) as threads:
+    with running_writer(engine) as first, running_writer(engine) as second, ThreadPoolExecutor(8) as threads:
+        writers = [first, second]
         list(threads.map(produce, range(8)))
-    for writer in writers:
-        writer.close()
     assert sql.rows(engine, "SELECT last_sequence FROM mirrorgate.producers") == [(15,)] * 4
     assert sql.rows(engine, "SELECT last_sequence FROM mirrorgate.table_counters") == [(60,)] * 3

@@ -19,13 +19,12 @@ from app.domain.model.table_schema import ColumnType, TableSchema
 from app.domain.rows.conversion import convert
 from app.domain.rows.row_image import WIDTH, by_position, known_values
 from app.staging.batches.batch import Batch, Receipt, StagingRequest, TableMoved
-from app.staging.connection.database import open_engine
 from app.staging.writer.group_commit import GroupCommit
 from mirrorgate.errors import Code, RejectedInput
-from tests.support.gateway_parts import registered, stage, typed
+from tests.support.gateway_parts import registered, stage, together, typed
 from tests.support.postgres import sql
 from tests.support.samples.changes import delete, insert, update, upsert
-from tests.support.samples.images import COMPLETE, staged_batches, stored_images, together
+from tests.support.samples.images import COMPLETE, staged_batches, stored_images
 from tests.support.samples.schemas import schema_of
 
 TYPES: Final = {"a": "string", "b": "decimal(9,2)", "c": "json", "d": "int64"}
@@ -190,14 +189,6 @@ def writes_few_images_as_many() -> Iterator[None]:
         patch.setattr("app.staging.batches.row_images.MIN_INSERTED_IMAGES", 2)
         patch.setattr("app.staging.batches.row_images.SAMPLED_KEYS", 1)
         yield
-
-
-@pytest.fixture
-def other(database_url: str) -> Iterator[sa.Engine]:
-    """Give connections of another API process."""
-    engine = open_engine(database_url)
-    yield engine
-    engine.dispose()
 
 
 def place_of(future: "Future[list[Receipt]]") -> tuple[int | None, list[str | None]]:

@@ -74,8 +74,7 @@ def name_of(outcome: object) -> object:
 
 
 def progress(engine: sa.Engine, producer: str) -> tuple[int, str | None]:
-    with engine.begin() as connection:
-        found = find_producer(connection, "p", producer)
+    found = sql.call(engine, find_producer, "p", producer)
     return (0, None) if found is None else (found.sequence, found.position)
 
 

@@ -1,6 +1,6 @@
 """Row images in Postgres: written with their batch, read under the lock, removed with their generation."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from random import Random
@@ -10,19 +10,17 @@ import sqlalchemy as sa
 from prometheus_client import REGISTRY
 
 from app.domain.model.table import BatchSequence, Table
-from app.domain.model.table_options import BinaryEncoding, ColumnOverride, TableOptions
+from app.domain.model.table_options import TableOptions
 from app.domain.rows.row_image import StoredImage
-from app.staging.batches.batch import Batch, StagingRequest, TableMoved
+from app.staging.batches.batch import Batch, Receipt, StagingRequest
 from app.staging.batches.row_images import discard_row_images, read_row_images, write_row_images
 from app.staging.batches.stage_transaction import stage_requests
-from app.staging.connection.database import open_engine
-from app.staging.writer.group_commit import GroupCommit
 from mirrorgate.errors import Code
-from tests.support.gateway_parts import registered, stage, typed
+from tests.support.gateway_parts import registered, running_writer, stage, together, typed
 from tests.support.postgres import sql
 from tests.support.rejections import rejected
 from tests.support.samples.changes import delete, insert, update
-from tests.support.samples.images import COMPLETE, count_row_images, staged_batches, stored_images, together
+from tests.support.samples.images import COMPLETE, count_row_images, staged_batches, stored_images
 from tests.support.samples.schemas import schema_of
 from tests.support.waiting import wait_until
 
@@ -35,14 +33,6 @@ WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' 
 @pytest.fixture
 def table(engine: sa.Engine) -> Table:
     return registered(engine, "t", SCHEMA, COMPLETE)
-
-
-@pytest.fixture
-def other(database_url: str) -> Iterator[sa.Engine]:
-    """Give connections of another API process."""
-    engine = open_engine(database_url)
-    yield engine
-    engine.dispose()
 
 
 def named(table: Table, name: str, key: int = 1) -> list[Batch]:
@@ -74,15 +64,11 @@ def test_requests_that_complete_too_much_together_are_staged_apart(
     monkeypatch.setattr("app.domain.rows.row_image.MAX_COMPLETED_BYTES", 2_500)
     stage(engine, [typed(table, [insert({"id": 1, "name": "x" * 1_000, "total": 1})])])
     twice = [update(None, {"id": 1, "total": number}, number) for number in range(2)]
-    group_commit = GroupCommit(engine)
-    futures = [group_commit.submit(StagingRequest([typed(table, twice)])) for _ in range(3)]
-    too_large = group_commit.submit(StagingRequest([typed(table, [*twice, update(None, {"id": 1, "total": 3}, 2)])]))
-    group_commit.start()
-    group_commit.close()
+    thrice = [*twice, update(None, {"id": 1, "total": 3}, 2)]
+    *futures, too_large = together(engine, *[[typed(table, twice)]] * 3, [typed(table, thrice)])
     assert [future.result()[0].sequence for future in futures] == [2, 3, 4]
-    with rejected() as rejection:
+    with rejected(Code.BODY_TOO_LARGE):
         too_large.result()
-    assert rejection.code is Code.BODY_TOO_LARGE
 
 
 def test_images_are_written_read_and_counted_in_pieces(
@@ -111,8 +97,7 @@ def test_images_that_were_read_are_replaced_at_their_places(engine: sa.Engine, t
         b"\2": None,
         b"\7": StoredImage(b"", BatchSequence(9)),
     }
-    with engine.begin() as connection:
-        write_row_images(connection, *place, images)
+    sql.call(engine, write_row_images, *place, images)
     places: dict[bytes, str] = {}
     with engine.begin() as connection:
         assert read_row_images(connection, *place, [b"\1", b"\2", b"\7"], places) == {
@@ -169,19 +154,23 @@ def test_an_image_dies_with_the_transaction_of_its_batch(engine: sa.Engine, tabl
     assert stored_images(engine, table) == {}
 
 
+def staged_after(engine: sa.Engine, other: sa.Engine, first: Sequence[Batch], later: Sequence[Batch]) -> list[Receipt]:
+    """Stage a request of another process that waits until the transaction of the first one commits."""
+    with running_writer(other) as writer:
+        with engine.connect() as connection, connection.begin() as transaction:
+            stage_requests(connection, [StagingRequest(first)], {})
+            future = writer.submit(StagingRequest(later))
+            wait_until(lambda: sql.value(engine, WAITING), within=30, what="the other writer waits for the lock")
+            transaction.commit()
+        return future.result(timeout=30)
+
+
 def test_a_batch_that_waited_for_the_lock_is_completed_from_what_was_committed_meanwhile(
     engine: sa.Engine, other: sa.Engine, table: Table
 ) -> None:
     stage(engine, [typed(table, [ADA])])
-    writer = GroupCommit(other)
-    writer.start()
-    with engine.connect() as connection, connection.begin() as transaction:
-        stage_requests(connection, [StagingRequest(named(table, "Eve"))], {})
-        future = writer.submit(StagingRequest(priced(table, 7)))
-        wait_until(lambda: sql.value(engine, WAITING), within=30, what="the other writer waits for the lock")
-        transaction.commit()
-    assert future.result(timeout=30)[0].sequence == 3
-    writer.close()
+    [receipt] = staged_after(engine, other, named(table, "Eve"), priced(table, 7))
+    assert receipt.sequence == 3
     [last] = staged_batches(engine, table)[-1]
     assert (last["name"], last["total"]) == ("Eve", Decimal(7))
 
@@ -190,38 +179,8 @@ def test_a_deletion_committed_meanwhile_rejects_the_update_that_waited(
     engine: sa.Engine, other: sa.Engine, table: Table
 ) -> None:
     stage(engine, [typed(table, [ADA])])
-    writer = GroupCommit(other)
-    writer.start()
-    with engine.connect() as connection, connection.begin() as transaction:
-        stage_requests(connection, [StagingRequest([typed(table, [delete({"id": 1})])])], {})
-        future = writer.submit(StagingRequest(priced(table, 7)))
-        wait_until(lambda: sql.value(engine, WAITING), within=30, what="the other writer waits for the lock")
-        transaction.commit()
-    with rejected() as rejection:
-        future.result(timeout=30)
-    writer.close()
-    assert rejection.places == [(Code.INCOMPLETE_UPDATE, 0, "/after/name", "name")]
-
-
-def test_requests_that_wait_together_see_what_those_before_them_leave(engine: sa.Engine, table: Table) -> None:
-    requests = [[typed(table, [ADA])], named(table, "Eve"), priced(table, 7), [typed(table, [delete({"id": 1})])]]
-    together(engine, *requests)
-    rows = [(row["name"], row["total"]) for [row] in staged_batches(engine, table)]
-    assert rows == [("Ada", Decimal("1.50")), ("Eve", Decimal("1.50")), ("Eve", Decimal(7)), (None, None)]
-    assert stored_images(engine, table) == {}
-
-
-def test_a_request_that_no_image_completes_leaves_no_trace_and_its_neighbours_go_on(
-    engine: sa.Engine, table: Table
-) -> None:
-    incomplete = typed(table, [insert({"id": 2, "name": "Bob"}, 0), update(None, {"id": 3, "name": "Cy"}, 1)])
-    futures = together(engine, [typed(table, [ADA])], [incomplete], priced(table, 7, key=2), named(table, "Eve"))
-    assert [future.result()[0].sequence for future in (futures[0], futures[3])] == [1, 2]
-    for future, place in ((futures[1], (1, "total")), (futures[2], (0, "name"))):
-        with rejected() as rejection:
-            future.result()
-        assert [(index, column) for _, index, _, column in rejection.places] == [place]
-    assert list(stored_images(engine, table).values()) == [{"id": 1, "name": "Eve", "total": "1.5"}]
+    with rejected(places=[(Code.INCOMPLETE_UPDATE, 0, "/after/name", "name")]):
+        staged_after(engine, other, [typed(table, [delete({"id": 1})])], priced(table, 7))
 
 
 def test_a_request_over_two_tables_leaves_no_image_when_one_of_them_rejects(engine: sa.Engine, table: Table) -> None:
@@ -230,55 +189,6 @@ def test_a_request_over_two_tables_leaves_no_image_when_one_of_them_rejects(engi
     with rejected():
         future.result()
     assert (stored_images(engine, table), stored_images(engine, twin)) == ({}, {})
-
-
-def test_a_request_typed_for_an_older_schema_does_not_disturb_the_completion_of_its_neighbours(
-    engine: sa.Engine,
-) -> None:
-    old = registered(engine, "t", NARROW, COMPLETE)
-    stage(engine, [typed(old, [insert({"id": 1, "name": "Ada"})])])
-    new = registered(engine, "t", SCHEMA)
-    stage(engine, [typed(new, [update(None, {"id": 1, "name": "Ada", "total": 1})])])
-    futures = together(engine, named(old, "stale"), named(new, "Eve"), named(new, "nobody", key=9))
-    with pytest.raises(TableMoved):
-        futures[0].result()
-    assert futures[1].result()[0].sequence == 3
-    with rejected() as rejection:
-        futures[2].result()
-    assert [column for _, _, _, column in rejection.places] == ["total"]
-    [last] = staged_batches(engine, new)[-1]
-    assert (last["name"], last["total"]) == ("Eve", Decimal(1))
-
-
-def test_a_request_typed_before_a_column_came_back_does_not_bring_its_old_values(engine: sa.Engine) -> None:
-    table = registered(engine, "t", SCHEMA, COMPLETE)
-    stage(engine, [typed(table, [ADA])])
-    before = registered(engine, "t", NARROW)
-    assert before.left_columns == {"total"}
-    after = registered(engine, "t", SCHEMA)
-    futures = together(engine, named(before, "stale"), named(after, "Eve"))
-    with pytest.raises(TableMoved):
-        futures[0].result()
-    with rejected() as rejection:
-        futures[1].result()
-    assert [column for _, _, _, column in rejection.places] == ["total"]
-
-
-@pytest.mark.parametrize("rewritten", [False, True], ids=["image from before", "image from meanwhile"])
-def test_a_column_that_left_and_came_back_is_not_taken_from_older_images(engine: sa.Engine, rewritten: bool) -> None:
-    table = registered(engine, "t", SCHEMA, COMPLETE)
-    stage(engine, [typed(table, [ADA])])
-    without = registered(engine, "t", NARROW)
-    if rewritten:
-        stage(engine, named(without, "Eve"))
-        assert staged_batches(engine, without)[-1] == [{"id": 1, "name": "Eve", "total": None, "__rowMarker__": 1}]
-    back = registered(engine, "t", SCHEMA)
-    with rejected() as rejection:
-        stage(engine, named(back, "Eve"))
-    assert [column for _, _, _, column in rejection.places] == ["total"]
-    stage(engine, priced(back, 7), named(back, "Cy"))
-    [last] = staged_batches(engine, back)[-1]
-    assert (last["name"], last["total"]) == ("Cy", Decimal(7))
 
 
 def test_an_excluded_column_is_not_taken_from_older_images_when_it_is_let_in_again(engine: sa.Engine) -> None:
@@ -302,25 +212,6 @@ def test_a_change_of_the_option_forgets_the_images_and_other_changes_keep_them(e
     again = registered(engine, "t", None, COMPLETE)
     with rejected():
         stage(engine, priced(again, 1))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        replace(COMPLETE, source_timezone="Europe/Berlin"),
-        replace(COMPLETE, binary_encoding=BinaryEncoding.BASE64),
-        replace(COMPLETE, columns={"name": ColumnOverride(encoding=BinaryEncoding.BASE64)}),
-    ],
-    ids=["time zone", "encoding", "encoding of a column"],
-)
-def test_how_values_are_read_does_not_change_while_images_keep_them(
-    engine: sa.Engine, table: Table, options: TableOptions
-) -> None:
-    with rejected() as rejection:
-        registered(engine, "t", None, options)
-    assert rejection.code is Code.BAD_OPTION
-    explicit = replace(COMPLETE, columns={"name": ColumnOverride(encoding=BinaryEncoding.HEX)})
-    assert registered(engine, "t", None, explicit).options == explicit
 
 
 def test_an_image_names_the_batch_that_wrote_it(engine: sa.Engine, table: Table) -> None:
@@ -352,7 +243,6 @@ def test_a_key_change_onto_a_row_of_an_earlier_request_is_rejected_and_leaves_no
 ) -> None:
     stage(engine, [typed(table, [ADA, insert({"id": 2, "name": "Bob", "total": None})])])
     images = stored_images(engine, table)
-    with rejected() as rejection:
+    with rejected(places=[(Code.KEY_IN_USE, 5, "/after/id", "id")]):
         stage(engine, [typed(table, [update({"id": 1}, {"id": 2}, 5)])])
-    assert rejection.places == [(Code.KEY_IN_USE, 5, "/after/id", "id")]
     assert stored_images(engine, table) == images

@@ -6,18 +6,15 @@ import sqlalchemy as sa
 from app.domain.arrow import decode_payload, payload_digest
 from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Generation
-from app.staging.batches.batch import StagingRequest
 from app.staging.batches.staged_blocks import BatchStatus, find_batch, pending_blocks, read_payloads
-from app.staging.writer.group_commit import GroupCommit
-from tests.support.gateway_parts import inserts, registered, typed
+from tests.support.gateway_parts import inserts, registered, together, typed
 from tests.support.postgres import sql
-from tests.support.postgres.ledger import ONE_BLOCK_A_FILE, Owned, owned_table, plan, publish
+from tests.support.postgres.ledger import Owned, owned_table
 from tests.support.samples.schemas import schema_of
 
 
 def status(engine: sa.Engine, owned: Owned, sequence: int, generation: int = 1) -> BatchStatus | None:
-    with engine.begin() as connection:
-        return find_batch(connection, owned.table.table_id, Generation(generation), BatchSequence(sequence))
+    return sql.call(engine, find_batch, owned.table.table_id, Generation(generation), BatchSequence(sequence))
 
 
 def test_pending_blocks_are_the_oldest_beyond_a_sequence(engine: sa.Engine) -> None:
@@ -65,32 +62,9 @@ def test_nothing_is_read_for_a_range_without_blocks(engine: sa.Engine) -> None:
     assert not list(read_payloads(engine, owned.table.table_id, owned.table.generation, beyond, slice_bytes=1))
 
 
-def test_a_batch_goes_from_pending_over_planned_to_published(engine: sa.Engine) -> None:
-    owned = owned_table(engine, [1], [2, 3])
-    assert status(engine, owned, 2) == BatchStatus(2, 2, "pending", None)
-    files = plan(engine, owned, ONE_BLOCK_A_FILE)
-    assert status(engine, owned, 2) == BatchStatus(2, 2, "planned", 2)
-    publish(engine, owned, files[0])
-    assert status(engine, owned, 1) == BatchStatus(1, 1, "published", 1)
-    assert status(engine, owned, 2) == BatchStatus(2, 2, "planned", 2)
-    publish(engine, owned, files[1])
-    assert status(engine, owned, 2) == BatchStatus(2, 2, "published", 2)
-
-
 def test_each_batch_of_a_block_is_found_by_its_own_sequence(engine: sa.Engine) -> None:
     table = registered(engine, "t", schema_of({"id": "int64"}, ["id"]))
-    writer = GroupCommit(engine)
-    for size in (1, 2, 3):
-        writer.submit(StagingRequest([typed(table, inserts([{"id": key} for key in range(size)]))]))
-    writer.start()
-    writer.close()
+    together(engine, *([typed(table, inserts([{"id": key} for key in range(size)]))] for size in (1, 2, 3)))
     with engine.begin() as connection:
         found = [find_batch(connection, table.table_id, table.generation, BatchSequence(n)) for n in (1, 2, 3)]
     assert found == [BatchStatus(size, size, "pending", None) for size in (1, 2, 3)]
-
-
-@pytest.mark.parametrize(("generation", "sequence"), [(1, 3), (1, 2**62), (2, 1), (1, 0)])
-def test_a_batch_that_was_never_accepted_is_not_found(engine: sa.Engine, generation: int, sequence: int) -> None:
-    owned = owned_table(engine, [1], [2])
-    plan(engine, owned)
-    assert status(engine, owned, sequence, generation) is None

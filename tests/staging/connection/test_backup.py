@@ -71,8 +71,7 @@ def test_staging_publishing_and_retention_go_on_in_a_restored_database(restored:
     stage_keys(restored, current(restored, "t"), [6])
     with pytest.raises(InvariantBroken, match="stale_epoch"):
         plan(restored, owned)  # whoever held the table before has to claim it again
-    with restored.begin() as connection:
-        epoch = claim_table(connection, owned.table.table_id, owned.worker, held=owned.epoch)
+    epoch = sql.call(restored, claim_table, owned.table.table_id, owned.worker, held=owned.epoch)
     assert epoch == owned.epoch + 1
     owned = replace(owned, epoch=epoch)
     publish_all(restored, owned)

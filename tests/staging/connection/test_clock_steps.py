@@ -28,8 +28,7 @@ def set_clock_back(engine: sa.Engine) -> None:
 
 
 def is_due(engine: sa.Engine, owned: Owned) -> bool:
-    with engine.begin() as connection:
-        return owned.table.table_id in due_tables(connection, owned.worker, PATIENT, limit=10)
+    return owned.table.table_id in sql.call(engine, due_tables, owned.worker, PATIENT, limit=10)
 
 
 def test_a_batch_from_the_future_is_due_at_once(engine: sa.Engine) -> None:
@@ -42,8 +41,7 @@ def test_a_batch_from_the_future_is_due_at_once(engine: sa.Engine) -> None:
 
 def test_a_flush_publishes_batches_from_the_future(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1, 2])
-    with engine.begin() as connection:
-        request_flush(connection, owned.table.name, owned.table.generation, "test")
+    sql.call(engine, request_flush, owned.table.name, owned.table.generation, "test")
     set_clock_back(engine)
     assert [file.identity.rows for file in plan(engine, owned, PATIENT)] == [2]
 
@@ -51,24 +49,21 @@ def test_a_flush_publishes_batches_from_the_future(engine: sa.Engine) -> None:
 def test_a_lease_from_the_future_is_not_honored(engine: sa.Engine) -> None:
     owned = owned_table(engine)
     set_clock_back(engine)
-    with engine.begin() as connection:
-        assert live_workers(connection) == 0
+    assert sql.call(engine, live_workers) == 0
     assert claim(engine, owned.table.table_id, uuid4()) == 2
 
 
 def test_a_lease_is_honored_for_its_own_length_at_the_most(engine: sa.Engine) -> None:
     owned = owned_table(engine)
     sql.run(engine, "UPDATE mirrorgate.workers SET lease_until = lease_until + interval '5 hours'")
-    with engine.begin() as connection:
-        assert live_workers(connection) == 0
+    assert sql.call(engine, live_workers) == 0
     assert claim(engine, owned.table.table_id, uuid4()) == 2
 
 
 def test_no_age_is_shown_below_zero(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1, 2])
     set_clock_back(engine)
-    with engine.begin() as connection:
-        assert count_tables(connection, [owned.table.table_id])[owned.table.table_id].oldest_seconds == 0
+    assert sql.call(engine, count_tables, [owned.table.table_id])[owned.table.table_id].oldest_seconds == 0
     [lagging] = BacklogReader().read(engine, 0.0).values()
     assert lagging.oldest_seconds == 0
 
@@ -78,8 +73,7 @@ def test_fabric_is_asked_again_after_a_step(engine: sa.Engine) -> None:
         assert claim_reading(connection, 60.0)
         assert not claim_reading(connection, 60.0)
     sql.run(engine, "UPDATE mirrorgate.fabric_readings SET read_at = read_at + interval '5 hours'")
-    with engine.begin() as connection:
-        assert claim_reading(connection, 60.0)
+    assert sql.call(engine, claim_reading, 60.0)
 
 
 def test_doctor_names_batches_from_the_future(engine: sa.Engine) -> None:

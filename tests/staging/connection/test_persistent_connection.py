@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-from app.staging.connection.database import open_engine
 from app.staging.connection.raw_sql import PersistentConnection
 from tests.support.postgres import sql
 
@@ -22,14 +21,6 @@ def kept(engine: sa.Engine) -> Iterator[PersistentConnection]:
     kept = PersistentConnection(engine)
     yield kept
     kept.close()
-
-
-@pytest.fixture
-def other(database_url: str) -> Iterator[sa.Engine]:
-    """Yield connections of another client."""
-    engine = open_engine(database_url)
-    yield engine
-    engine.dispose()
 
 
 def end(other: sa.Engine, pid: int) -> None:

@@ -15,7 +15,7 @@ from app.staging.connection import database, raw_sql
 from app.staging.connection.database import KEEPALIVES, answer_within, open_engine, translated_errors
 from app.staging.writer.group_commit import GroupCommit
 from mirrorgate.errors import Code, TemporarilyUnavailable
-from tests.support.gateway_parts import inserts, typed
+from tests.support.gateway_parts import inserts, running_writer, typed
 from tests.support.postgres import sql
 from tests.support.postgres.swallowing_proxy import SwallowingProxy
 
@@ -35,10 +35,8 @@ def through_proxy(proxy: SwallowingProxy, monkeypatch: pytest.MonkeyPatch) -> It
 
 @pytest.fixture
 def writer(through_proxy: sa.Engine) -> Iterator[GroupCommit]:
-    writer = GroupCommit(through_proxy, deadline_seconds=DEADLINE)
-    writer.start()
-    yield writer
-    writer.close()
+    with running_writer(through_proxy, deadline_seconds=DEADLINE) as writer:
+        yield writer
 
 
 def test_a_statement_on_a_silent_connection_fails_within_its_limit(
@@ -82,9 +80,8 @@ def test_a_silent_connection_of_the_writer_is_replaced_and_its_request_rejected(
 ) -> None:
     writer.submit(StagingRequest([typed(table, inserts([{"id": 1}]))])).result(timeout=WITHIN)
     proxy.swallow()
-    with pytest.raises(TemporarilyUnavailable) as rejection:
+    with pytest.raises(TemporarilyUnavailable, match=Code.DATABASE_UNAVAILABLE):
         writer.submit(StagingRequest([typed(table, inserts([{"id": 2}]))])).result(timeout=WITHIN)
-    assert rejection.value.code == Code.DATABASE_UNAVAILABLE
     [receipt] = writer.submit(StagingRequest([typed(table, inserts([{"id": 2}]))])).result(timeout=WITHIN)
     assert receipt.sequence == 2
 
@@ -129,18 +126,14 @@ def test_a_request_that_waits_too_long_to_be_begun_is_rejected(
         return encode_blocks(requests)
 
     monkeypatch.setattr("app.staging.writer.group_commit.encode_blocks", slow)
-    writer = GroupCommit(engine, deadline_seconds=0.2)
-    writer.start()
-    first = writer.submit(StagingRequest([typed(table, inserts([{"id": 1}]))]))
-    assert begun.wait(WITHIN)
-    with pytest.raises(TemporarilyUnavailable) as rejection:
-        writer.submit(StagingRequest([typed(table, inserts([{"id": 2}]))])).result(timeout=WITHIN)
-    assert rejection.value.code == Code.DATABASE_UNAVAILABLE
-    goes_on.set()
-    assert [receipt.sequence for receipt in first.result(timeout=WITHIN)] == [
-        1
-    ]  # its own work took no time of Postgres
-    writer.close()
+    with running_writer(engine, deadline_seconds=0.2) as writer:
+        first = writer.submit(StagingRequest([typed(table, inserts([{"id": 1}]))]))
+        assert begun.wait(WITHIN)
+        with pytest.raises(TemporarilyUnavailable, match=Code.DATABASE_UNAVAILABLE):
+            writer.submit(StagingRequest([typed(table, inserts([{"id": 2}]))])).result(timeout=WITHIN)
+        goes_on.set()
+        [receipt] = first.result(timeout=WITHIN)  # its own work took no time of Postgres
+    assert receipt.sequence == 1
 
 
 def test_a_commit_that_is_swallowed_is_told_as_not_done(

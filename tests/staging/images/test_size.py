@@ -18,14 +18,12 @@ SCHEMA = schema_of({"id": "int64", "name": "string"}, ["id"])
 
 
 def size_of(engine: sa.Engine, table: Table) -> ImagesSize:
-    with engine.begin() as connection:
-        return image_sizes(connection, [table.table_id])[table.table_id]
+    return sql.call(engine, image_sizes, [table.table_id])[table.table_id]
 
 
 def write(engine: sa.Engine, table: Table, count: int) -> None:
     images = {b"%d" % key: StoredImage(b"x" * 200, BatchSequence(1)) for key in range(count)}
-    with engine.begin() as connection:
-        write_row_images(connection, table.table_id, table.generation, images)
+    sql.call(engine, write_row_images, table.table_id, table.generation, images)
 
 
 def test_few_images_are_counted_table_by_table(engine: sa.Engine) -> None:
@@ -51,8 +49,7 @@ def test_many_images_are_estimated_near_what_postgres_has_on_disk(
     found = size_of(engine, table)
     assert found.rows == pytest.approx(6_000, rel=0.05)
     assert not found.is_exact
-    with engine.begin() as connection:
-        everything = all_images(connection)
+    everything = sql.call(engine, all_images)
     assert everything.rows == 8_000
     assert found.bytes + size_of(engine, other).bytes == pytest.approx(everything.bytes, rel=0.25)
 

@@ -19,18 +19,15 @@ ID = schema_of({"id": "int64"})
 
 
 def claim(engine: sa.Engine, seconds: float) -> bool:
-    with engine.begin() as connection:
-        return claim_reading(connection, seconds)
+    return sql.call(engine, claim_reading, seconds)
 
 
 def record(engine: sa.Engine, found: dict[tuple[TableId, Generation], TableMirroring]) -> None:
-    with engine.begin() as connection:
-        record_fabric_status(connection, found)
+    sql.call(engine, record_fabric_status, found)
 
 
 def states(engine: sa.Engine, *tables: Table) -> dict[TableId, FabricStatus]:
-    with engine.begin() as connection:
-        return fabric_statuses(connection, [table.table_id for table in tables])
+    return sql.call(engine, fabric_statuses, [table.table_id for table in tables])
 
 
 def test_one_turn_within_the_seconds_for_all_drains(engine: sa.Engine) -> None:
@@ -60,8 +57,6 @@ def test_what_was_said_of_another_generation_is_not_shown(engine: sa.Engine) -> 
 def test_the_time_since_a_folder_is_gone_is_counted_from_the_first_look(engine: sa.Engine) -> None:
     table_id = registered(engine, "t", ID).table_id
     dropping(engine, "t")
-    with engine.begin() as connection:
-        assert note_folder_gone(connection, table_id) < 30
+    assert sql.call(engine, note_folder_gone, table_id) < 30
     sql.run(engine, "UPDATE mirrorgate.tables SET folder_gone_at = folder_gone_at - interval '90 seconds'")
-    with engine.begin() as connection:
-        assert 90 <= note_folder_gone(connection, table_id) < 120
+    assert 90 <= sql.call(engine, note_folder_gone, table_id) < 120

@@ -33,8 +33,7 @@ def end_lease(engine: sa.Engine, worker: UUID) -> None:
 
 
 def due(engine: sa.Engine, worker: UUID, limits: FileLimits = NOW, limit: int = 10) -> list[TableId]:
-    with engine.begin() as connection:
-        return due_tables(connection, worker, limits, limit=limit)
+    return sql.call(engine, due_tables, worker, limits, limit=limit)
 
 
 def is_current(engine: sa.Engine, owned: Owned) -> bool:
@@ -89,8 +88,7 @@ def test_a_worker_that_wakes_before_a_takeover_keeps_its_epoch(engine: sa.Engine
 
 def test_a_worker_that_gives_up_leaves_its_tables_at_once(engine: sa.Engine) -> None:
     owned = owned_table(engine)
-    with engine.begin() as connection:
-        give_up_lease(connection, owned.worker)
+    sql.call(engine, give_up_lease, owned.worker)
     assert claim(engine, owned.table.table_id, uuid4()) == 2
 
 
@@ -105,8 +103,7 @@ def test_of_workers_that_claim_at_once_one_gets_the_table(engine: sa.Engine) -> 
 
     def take(worker: UUID) -> Epoch | None:
         together.wait(timeout=30)
-        with engine.begin() as connection:
-            return claim_table(connection, owned.table.table_id, worker, held=None)
+        return sql.call(engine, claim_table, owned.table.table_id, worker, held=None)
 
     with ThreadPoolExecutor(4) as threads:
         epochs = list(threads.map(take, workers))
@@ -135,8 +132,7 @@ def test_only_workers_with_a_running_lease_are_live(engine: sa.Engine) -> None:
         renew_lease(connection, other, 60)
         assert live_workers(connection) == 2
     end_lease(engine, one)
-    with engine.begin() as connection:
-        assert live_workers(connection) == 1
+    assert sql.call(engine, live_workers) == 1
 
 
 def test_workers_that_died_long_ago_are_forgotten(engine: sa.Engine) -> None:
@@ -144,8 +140,7 @@ def test_workers_that_died_long_ago_are_forgotten(engine: sa.Engine) -> None:
         for worker in (uuid4(), uuid4()):
             renew_lease(connection, worker, 60)
     sql.run(engine, "UPDATE mirrorgate.workers SET lease_until = now() - interval '2 days'")
-    with engine.begin() as connection:
-        give_up_lease(connection, uuid4())
+    sql.call(engine, give_up_lease, uuid4())
     assert sql.value(engine, "SELECT count(*) FROM mirrorgate.workers") == 0
 
 
@@ -204,8 +199,7 @@ def test_a_flushed_table_is_due_before_its_delay(engine: sa.Engine) -> None:
     stage_keys(engine, table, [1])
     patient = replace(NOW, max_delay_seconds=3600.0)
     assert due(engine, uuid4(), patient) == []
-    with engine.begin() as connection:
-        request_flush(connection, table.name, table.generation, "test")
+    sql.call(engine, request_flush, table.name, table.generation, "test")
     assert due(engine, uuid4(), patient) == [table.table_id]
 
 

@@ -36,15 +36,13 @@ T = TableName.parse("t")
 
 
 def seeded_table(engine: sa.Engine, *batches: list[int]) -> Owned:
-    with engine.begin() as connection:
-        table = register_table(connection, T, schema_of({"id": "int64"}, ["id"]), SEEDED).table
+    table = sql.call(engine, register_table, T, schema_of({"id": "int64"}, ["id"]), SEEDED).table
     stage_keys(engine, table, *batches)
     return Owned(table, *claim_by(engine, table.table_id))
 
 
 def is_due(engine: sa.Engine, worker: UUID) -> bool:
-    with engine.begin() as connection:
-        return bool(due_tables(connection, worker, PATIENT, limit=10))
+    return bool(sql.call(engine, due_tables, worker, PATIENT, limit=10))
 
 
 def ranges(files: list[PlannedFile]) -> list[tuple[int, int, int, int]]:
@@ -81,8 +79,7 @@ def test_the_seed_counts_as_one_of_the_files_of_a_round(engine: sa.Engine) -> No
 def test_the_next_owner_finds_a_planned_seed_as_it_was_planned(engine: sa.Engine) -> None:
     owned = seeded_table(engine)
     planned = plan(engine, owned)
-    with engine.begin() as connection:
-        assert unrecorded_files(connection, owned.table, limit=9) == planned
+    assert sql.call(engine, unrecorded_files, owned.table, limit=9) == planned
     epoch = claim(engine, owned.table.table_id, owned.worker)
     assert epoch is not None
     assert plan(engine, replace(owned, epoch=epoch)) == planned
@@ -118,8 +115,7 @@ def test_a_table_that_has_a_file_gets_no_seed(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1], [2])
     [first] = plan(engine, owned, limit=1)
     publish(engine, owned, first)
-    with engine.begin() as connection:
-        register_table(connection, T, None, SEEDED)
+    sql.call(engine, register_table, T, None, SEEDED)
     owned = replace(owned, table=current(engine, "t"))
     assert ranges(plan(engine, owned)) == [(2, 2, 2, 1)]
 
@@ -134,6 +130,5 @@ def test_a_seed_can_be_repaired_and_needs_no_payload(engine: sa.Engine) -> None:
     owned = seeded_table(engine)
     [seed] = plan(engine, owned)
     publish(engine, owned, seed)
-    with engine.begin() as connection:
-        request_repair(connection, T, Generation(1), FileNumber(1), "operator")
+    sql.call(engine, request_repair, T, Generation(1), FileNumber(1), "operator")
     assert sql.value(engine, "SELECT repair_requested FROM mirrorgate.landing_files")

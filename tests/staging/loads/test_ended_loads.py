@@ -25,11 +25,9 @@ def ended_by_requests() -> float:
 def test_a_load_that_a_drain_ends_is_not_counted_as_ended_by_a_request(engine: sa.Engine) -> None:
     table = registered(engine, "t", schema_of({"id": "int32"}, ["id"]), TableOptions(row_images=RowImages.ON))
     before = ended_by_requests()
-    with engine.begin() as connection:
-        begin_load(connection, table.name, IDS[0], LoadMode.FULL, 60.0, "sender")
+    sql.call(engine, begin_load, table.name, IDS[0], LoadMode.FULL, 60.0, "sender")
     sql.run(engine, "UPDATE mirrorgate.loads SET expires_at = clock_timestamp()")
-    with engine.begin() as connection:
-        assert end_stale_loads(connection) == 1
+    assert sql.call(engine, end_stale_loads) == 1
     assert ended_by_requests() == before
     with engine.begin() as connection:
         begin_load(connection, table.name, IDS[1], LoadMode.FULL, 60.0, "sender")
@@ -41,8 +39,7 @@ def test_a_load_that_a_drain_ends_is_not_counted_as_ended_by_a_request(engine: s
 def test_a_table_keeps_its_row_images_until_its_load_has_ended(engine: sa.Engine) -> None:
     table = registered(engine, "t", schema_of({"id": "int32"}, ["id"]), TableOptions(row_images=RowImages.ON))
     for at, end in enumerate(("abort", "expiry")):
-        with engine.begin() as connection:
-            begin_load(connection, table.name, IDS[at], LoadMode.FULL, 60.0, "sender")
+        sql.call(engine, begin_load, table.name, IDS[at], LoadMode.FULL, 60.0, "sender")
         with pytest.raises(RejectedInput) as rejected, engine.begin() as connection:
             register_table(connection, table.name, None, TableOptions())
         assert (rejected.value.code, IDS[at] in str(rejected.value)) == (Code.LOAD_OPEN, True)
@@ -52,5 +49,4 @@ def test_a_table_keeps_its_row_images_until_its_load_has_ended(engine: sa.Engine
             else:
                 connection.execute(sa.text("UPDATE mirrorgate.loads SET expires_at = clock_timestamp()"))
         for kept in (RowImages.OFF, RowImages.ON):
-            with engine.begin() as connection:
-                register_table(connection, table.name, None, TableOptions(row_images=kept))
+            sql.call(engine, register_table, table.name, None, TableOptions(row_images=kept))

@@ -17,8 +17,7 @@ from tests.support.samples.schemas import schema_of
 
 
 def progress(engine: sa.Engine, table: Table) -> MirrorProgress:
-    with engine.begin() as connection:
-        return mirror_progress(connection, [table.table_id])[table.table_id]
+    return sql.call(engine, mirror_progress, [table.table_id])[table.table_id]
 
 
 def published(engine: sa.Engine, files: int, *, ages: list[int] | None = None) -> Owned:
@@ -76,8 +75,7 @@ def test_a_stopped_mirror_says_why_and_its_lag_grows(engine: sa.Engine) -> None:
 
 def test_a_file_that_is_visible_and_not_yet_recorded_is_pending(engine: sa.Engine) -> None:
     table = published(engine, 1).table
-    with engine.begin() as connection:
-        now = connection.execute(sa.text("SELECT clock_timestamp()")).scalar_one()
+    now = sql.value(engine, "SELECT clock_timestamp()")
     seen = {"state": MirrorState.BEHIND, "last_file": 2, "pending_files": 1}
     store_reports(engine, [report_of(engine, table, **seen, oldest_pending_at=now - timedelta(seconds=70))])
     found = progress(engine, table)
@@ -103,13 +101,11 @@ def test_only_reports_of_live_tables_are_read(engine: sa.Engine) -> None:
     )
     store_reports(engine, [report_of(engine, table, last_file=1)])
     dropping(engine, "t")
-    with engine.begin() as connection:
-        assert list(mirror_progress(connection, [table.table_id, silent.table_id])) == [table.table_id]
+    assert list(sql.call(engine, mirror_progress, [table.table_id, silent.table_id])) == [table.table_id]
     sql.run(engine, "ALTER TABLE mirrorgate.tables DISABLE TRIGGER generation_ended")
     try:
         sql.run(engine, "UPDATE mirrorgate.tables SET generation = 2 WHERE name = 't'")
-        with engine.begin() as connection:
-            assert mirror_progress(connection, [table.table_id]) == {}
+        assert sql.call(engine, mirror_progress, [table.table_id]) == {}
     finally:
         sql.run(engine, "ALTER TABLE mirrorgate.tables ENABLE TRIGGER generation_ended")
 

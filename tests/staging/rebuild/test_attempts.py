@@ -46,8 +46,7 @@ def run(engine: sa.Engine, database_url: str, tmp_path: Path) -> Iterator[Rebuil
     """Give the rebuilds of a drain for table `t`, which has three rows and is to be rebuilt with the key `code`."""
     table = registered(engine, "t", SCHEMA, TableOptions(row_images=RowImages.ON))
     stage(engine, [typed(table, [insert({"id": at, "code": f"c{at}"}, at) for at in range(3)])])
-    with engine.begin() as connection:
-        begin_rebuild(connection, TableName.parse("t"), Generation(1), None, ["code"], "operator", dry_run=False)
+    sql.call(engine, begin_rebuild, TableName.parse("t"), Generation(1), None, ["code"], "operator", dry_run=False)
     config = BuildConfig(database_url, ZoneAddress(str(tmp_path)), FileLayout(False, "zstd"))
     drain = open_cycle(uuid4(), None, config, FileLimits(128 * 2**20, 40, 0.0), tasks=1)  # type: ignore[arg-type]  # no Spark here
     yield RebuildRun(drain.context, drain.builder, lambda: False)
@@ -55,8 +54,7 @@ def run(engine: sa.Engine, database_url: str, tmp_path: Path) -> Iterator[Rebuil
 
 
 def attempt(engine: sa.Engine) -> Rebuild:
-    with engine.begin() as connection:
-        started = start_attempt(connection, table_id(engine))
+    started = sql.call(engine, start_attempt, table_id(engine))
     assert started is not None
     return started
 
@@ -75,8 +73,7 @@ def test_the_failure_of_a_replaced_attempt_leaves_the_generation_that_another_on
     replaced = attempt(engine)
     run.run(table_id(engine))
     assert current(engine, "t").generation == 2
-    with engine.begin() as connection:
-        fail_rebuild(connection, replaced, [], "the table has changed")
+    sql.call(engine, fail_rebuild, replaced, [], "the table has changed")
     assert (sql.rows(engine, BLOCKS), sql.value(engine, IMAGES)) == ([(1, 1, 3)], 3)
 
 
@@ -107,11 +104,9 @@ def test_a_replaced_attempt_takes_no_snapshot_and_forgets_no_changed_row(engine:
 
 def test_a_rebuild_that_succeeds_keeps_no_error_of_an_earlier_attempt(engine: sa.Engine, run: RebuildRun) -> None:
     failed = attempt(engine)
-    with engine.begin() as connection:
-        note_detail(connection, failed, "worker lost; tried again")
+    sql.call(engine, note_detail, failed, "worker lost; tried again")
     run.run(table_id(engine))
-    with engine.begin() as connection:
-        found = find_rebuild(connection, table_id(engine))
+    found = sql.call(engine, find_rebuild, table_id(engine))
     assert found is not None
     assert (found.phase, found.detail) == (RebuildPhase.REPLACING, None)
 

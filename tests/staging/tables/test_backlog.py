@@ -21,8 +21,7 @@ BLOCKS = """
 
 def counted(engine: sa.Engine, tables: list[Owned]) -> dict[TableLife, Amount]:
     """Return what the status of these tables counts as pending, without tables that have nothing."""
-    with engine.begin() as connection:
-        counts = count_tables(connection, [owned.table.table_id for owned in tables])
+    counts = sql.call(engine, count_tables, [owned.table.table_id for owned in tables])
     amounts = {table_id: Amount(found.pending_bytes, found.pending_rows) for table_id, found in counts.items()}
     lives = {(owned.table.table_id, owned.table.generation): amounts[owned.table.table_id] for owned in tables}
     return {life: amount for life, amount in lives.items() if amount.rows}

@@ -4,15 +4,14 @@ import sqlalchemy as sa
 
 from app.domain.model.table import TableId
 from app.staging.tables.status import TableCounts, count_tables
-from tests.support.gateway_parts import registered, stage, typed
+from tests.support.gateway_parts import stage, typed
+from tests.support.postgres import sql
 from tests.support.postgres.ledger import Owned, owned_table, plan, publish
 from tests.support.samples.changes import update
-from tests.support.samples.schemas import schema_of
 
 
 def counts_of(engine: sa.Engine, table_id: TableId) -> TableCounts:
-    with engine.begin() as connection:
-        return count_tables(connection, [table_id])[table_id]
+    return sql.call(engine, count_tables, [table_id])[table_id]
 
 
 def three_views(counts: TableCounts) -> list[tuple[int, int, int]]:
@@ -29,13 +28,6 @@ def with_backlog(engine: sa.Engine) -> Owned:
     owned = owned_table(engine, [1, 2])
     stage(engine, [typed(owned.table, [update({"id": 1}, {"id": 3})])])
     return owned
-
-
-def test_a_table_without_batches_has_no_lag(engine: sa.Engine) -> None:
-    counts = counts_of(engine, registered(engine, "t", schema_of({"id": "int64"})).table_id)
-    assert three_views(counts) == [(0, 0, 0)] * 3
-    assert (counts.pending_batches, counts.pending_rows, counts.pending_bytes, counts.oldest_seconds) == (0, 0, 0, 0)
-    assert (counts.last_file, counts.published_files, counts.state_reason) == (0, 0, None)
 
 
 def test_what_is_staged_is_pending_until_it_is_published(engine: sa.Engine) -> None:
@@ -61,6 +53,5 @@ def test_what_is_staged_is_pending_until_it_is_published(engine: sa.Engine) -> N
 def test_tables_are_counted_apart(engine: sa.Engine) -> None:
     owned = with_backlog(engine)
     other = owned_table(engine, [1], name="other")
-    with engine.begin() as connection:
-        counts = count_tables(connection, [owned.table.table_id, other.table.table_id])
+    counts = sql.call(engine, count_tables, [owned.table.table_id, other.table.table_id])
     assert [entry.staged_rows for entry in counts.values()] == [4, 1]

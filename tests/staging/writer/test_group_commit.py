@@ -1,22 +1,18 @@
 """Group commit: dense sequences in commit order, whole requests, one block for all that wait together."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event
 
 import pytest
 import sqlalchemy as sa
 
-from app.domain.arrow import decode_payload
-from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Table
-from app.domain.model.table_schema import TableSchema
 from app.staging.batches.batch import Batch, Receipt, StagingRequest, TableMoved
-from app.staging.batches.staged_blocks import read_payloads
 from app.staging.writer.group_commit import GroupCommit
 from app.staging.writer.request_queue import WaitingRequest
 from mirrorgate.errors import Code, TemporarilyUnavailable
-from tests.support.gateway_parts import inserts, registered, stage, typed
+from tests.support.gateway_parts import inserts, registered, running_writer, stage, staged_ids, together, typed
 from tests.support.postgres import sql
 from tests.support.samples.changes import update
 from tests.support.samples.schemas import schema_of
@@ -30,44 +26,14 @@ def batch(table: Table, *keys: int) -> Batch:
     return typed(table, inserts([{"id": key} for key in keys]))
 
 
-def together(engine: sa.Engine, *requests: Sequence[Batch]) -> list["Future[list[Receipt]]"]:
-    """Stage requests that all wait when the writer starts; their futures, all done."""
-    writer = GroupCommit(engine)
-    futures = [writer.submit(StagingRequest(request)) for request in requests]
-    writer.start()
-    writer.close()
-    return futures
-
-
 def sequences(receipts: Sequence[Receipt]) -> list[int]:
     return [receipt.sequence for receipt in receipts]
-
-
-def staged_ids(engine: sa.Engine, table: Table, schema: TableSchema = IDS) -> list[int]:
-    """Return every staged `id` of a table, in order."""
-    whole = BatchRange(BatchSequence(1), BatchSequence(10**9))
-    payloads = list(read_payloads(engine, table.table_id, table.generation, whole, slice_bytes=2**20))
-    return [key for _, payload in payloads for key in decode_payload(payload, schema.arrow).column("id").to_pylist()]
-
-
-@pytest.fixture
-def writer(engine: sa.Engine) -> Iterator[GroupCommit]:
-    writer = GroupCommit(engine)
-    writer.start()
-    yield writer
-    writer.close()
 
 
 def test_a_receipt_names_the_batch_and_counts_it(engine: sa.Engine) -> None:
     table = registered(engine, "sales.orders", IDS)
     [receipt] = stage(engine, [typed(table, [*inserts([{"id": 1}]), update({"id": 1}, {"id": 2})])])
     assert receipt == Receipt("sales.orders", table.generation, BatchSequence(1), changes=2, rows=3)
-
-
-def test_requests_one_after_the_other_get_dense_sequences(engine: sa.Engine) -> None:
-    table = registered(engine, "t", IDS)
-    assert sequences(stage(engine, *([batch(table, key)] for key in range(5)))) == [1, 2, 3, 4, 5]
-    assert staged_ids(engine, table) == [0, 1, 2, 3, 4]
 
 
 def test_requests_that_wait_together_become_one_block_with_a_border_for_each(engine: sa.Engine) -> None:
@@ -82,23 +48,8 @@ def test_requests_that_wait_together_become_one_block_with_a_border_for_each(eng
     assert staged_ids(engine, table) == [1, 2, 3, 4]
 
 
-def test_each_table_has_sequences_of_its_own(engine: sa.Engine) -> None:
-    one, other = registered(engine, "one", IDS), registered(engine, "other", IDS)
-    futures = together(engine, [batch(one, 1)], [batch(other, 1)], [batch(one, 2), batch(other, 2)])
-    assert [sequences(future.result()) for future in futures] == [[1], [1], [2, 2]]
-
-
-def test_receipts_come_in_the_order_of_the_request(engine: sa.Engine) -> None:
-    one, other = registered(engine, "one", IDS), registered(engine, "other", IDS)
-    futures = together(engine, [batch(one, 1)], [batch(other, 1), batch(one, 2)])
-    assert [receipt.table for receipt in futures[1].result()] == ["other", "one"]
-
-
 def test_many_threads_and_two_processes_leave_no_gap_and_no_double(engine: sa.Engine) -> None:
     table = registered(engine, "t", IDS)
-    writers = [GroupCommit(engine), GroupCommit(engine)]
-    for writer in writers:
-        writer.start()
 
     def send(thread: int) -> list[tuple[int, int]]:
         sent: list[tuple[int, int]] = []
@@ -108,31 +59,12 @@ def test_many_threads_and_two_processes_leave_no_gap_and_no_double(engine: sa.En
             sent.append((receipt.sequence, key))
         return sent
 
-    with ThreadPoolExecutor(8) as threads:
+    with running_writer(engine) as one, running_writer(engine) as other, ThreadPoolExecutor(8) as threads:
+        writers = [one, other]
         sent = [entry for entries in threads.map(send, range(8)) for entry in entries]
-    for writer in writers:
-        writer.close()
     sent.sort()
     assert [sequence for sequence, _ in sent] == list(range(1, 201))
     assert staged_ids(engine, table) == [key for _, key in sent]
-
-
-def test_requests_over_the_same_tables_in_any_order_do_not_block_each_other(engine: sa.Engine) -> None:
-    tables = [registered(engine, name, IDS) for name in "abc"]
-    writers = [GroupCommit(engine), GroupCommit(engine)]
-    for writer in writers:
-        writer.start()
-
-    def send(thread: int) -> None:
-        order = tables if thread % 2 else tables[::-1]
-        for number in range(10):
-            writers[thread % 2].submit(StagingRequest([batch(table, number) for table in order])).result(timeout=60)
-
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(send, range(4)))
-    for writer in writers:
-        writer.close()
-    assert sql.rows(engine, "SELECT last_sequence FROM mirrorgate.table_counters") == [(40,)] * 3
 
 
 def test_a_block_holds_one_schema_version(engine: sa.Engine) -> None:
@@ -143,27 +75,6 @@ def test_a_block_holds_one_schema_version(engine: sa.Engine) -> None:
     assert sql.rows(
         engine, "SELECT first_sequence, schema_version FROM mirrorgate.staged_blocks ORDER BY first_sequence"
     ) == [(1, 1), (2, 2)]
-
-
-def test_a_request_typed_for_an_older_schema_is_sent_back_and_its_neighbours_go_on(engine: sa.Engine) -> None:
-    old, other = registered(engine, "t", IDS), registered(engine, "other", IDS)
-    new = registered(engine, "t", WIDER)
-    futures = together(engine, [batch(old, 1)], [batch(other, 2)], [typed(new, inserts([{"id": 3}]))])
-    with pytest.raises(TableMoved):
-        futures[0].result()
-    assert [sequences(future.result()) for future in futures[1:]] == [[1], [1]]
-    assert staged_ids(engine, new, WIDER) == [3]
-
-
-def test_a_request_over_two_tables_is_staged_whole_or_not_at_all(engine: sa.Engine) -> None:
-    old, other = registered(engine, "t", IDS), registered(engine, "other", IDS)
-    registered(engine, "t", WIDER)
-    [future] = together(engine, [batch(other, 1), batch(old, 1)])
-    with pytest.raises(TableMoved):
-        future.result()
-    assert sql.rows(engine, "SELECT last_sequence FROM mirrorgate.table_counters") == [(0,), (0,)]
-    assert sql.value(engine, "SELECT count(*) FROM mirrorgate.staged_blocks") == 0
-    assert sequences(stage(engine, [batch(other, 2)])) == [1]
 
 
 @pytest.mark.parametrize(
@@ -188,14 +99,6 @@ def test_the_state_at_the_moment_of_staging_decides(engine: sa.Engine, change: s
         assert sql.value(engine, "SELECT last_sequence FROM mirrorgate.table_counters") == 0
 
 
-def test_the_accepted_totals_are_the_sums_of_what_was_staged(engine: sa.Engine) -> None:
-    table = registered(engine, "t", IDS)
-    stage(engine, [batch(table, 1, 2)], [typed(table, [update({"id": 1}, {"id": 3})])])
-    assert sql.rows(engine, "SELECT last_sequence, accepted_changes, accepted_rows FROM mirrorgate.table_counters") == [
-        (2, 3, 4)
-    ]
-
-
 def test_a_request_that_arrives_while_a_group_gets_its_receipts_is_alone_in_the_next_group(engine: sa.Engine) -> None:
     table = registered(engine, "t", IDS)
     later: list[Future[list[Receipt]]] = []
@@ -215,11 +118,9 @@ def test_a_request_that_arrives_while_a_group_gets_its_receipts_is_alone_in_the_
 
 def test_a_committed_request_sets_the_staged_event(engine: sa.Engine) -> None:
     table, staged = registered(engine, "t", IDS), Event()
-    writer = GroupCommit(engine, staged=staged)
-    writer.start()
-    writer.submit(StagingRequest([batch(table, 1)])).result(timeout=30)
-    assert staged.is_set()
-    writer.close()
+    with running_writer(engine, staged=staged) as writer:
+        writer.submit(StagingRequest([batch(table, 1)])).result(timeout=30)
+        assert staged.is_set()
 
 
 def test_closing_stages_what_waits_and_rejects_what_comes_later(engine: sa.Engine) -> None:
@@ -229,9 +130,8 @@ def test_closing_stages_what_waits_and_rejects_what_comes_later(engine: sa.Engin
     writer.start()
     writer.close()
     assert sequences(waiting.result()) == [1]
-    with pytest.raises(TemporarilyUnavailable) as rejection:
+    with pytest.raises(TemporarilyUnavailable, match=Code.SHUTTING_DOWN):
         writer.submit(StagingRequest([batch(table, 2)]))
-    assert rejection.value.code == Code.SHUTTING_DOWN
 
 
 @pytest.mark.parametrize("caller_waits", [lambda futures: futures[1], lambda futures: futures[0]])
@@ -259,13 +159,15 @@ def test_a_writer_whose_callers_have_all_gone_still_stops(engine: sa.Engine) -> 
     assert sql.value(engine, "SELECT count(*) FROM mirrorgate.staged_blocks") == 0
 
 
-def test_a_request_in_its_transaction_can_no_longer_be_taken_back(engine: sa.Engine, writer: GroupCommit) -> None:
+def test_a_request_in_its_transaction_can_no_longer_be_taken_back(engine: sa.Engine) -> None:
     table = registered(engine, "t", IDS)
-    with sql.locked(engine, "SELECT FROM mirrorgate.table_counters FOR UPDATE"):
-        future = writer.submit(StagingRequest([batch(table, 1)]))
-        wait_until(future.running, within=30, what="the transaction has begun")
-        assert not future.cancel()
-    assert sequences(future.result(timeout=30)) == [1]
+    locked = sql.locked(engine, "SELECT FROM mirrorgate.table_counters FOR UPDATE")
+    with running_writer(engine) as writer:
+        with locked:
+            future = writer.submit(StagingRequest([batch(table, 1)]))
+            wait_until(future.running, within=30, what="the transaction has begun")
+            assert not future.cancel()
+        assert sequences(future.result(timeout=30)) == [1]
 
 
 class Caller:

@@ -2,8 +2,6 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 import pytest
@@ -11,14 +9,10 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from app.domain.arrow import decode_payload, payload_digest
-from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Generation, Table
-from app.staging.batches.batch import Batch, Receipt, StagingRequest, TableMoved
-from app.staging.batches.staged_blocks import read_payloads
+from app.staging.batches.batch import Batch, Receipt, TableMoved
 from app.staging.retention.payload_partitions import attach_next_partition, open_next_partition
-from app.staging.writer.group_commit import GroupCommit
-from tests.support.gateway_parts import inserts, registered, typed
+from tests.support.gateway_parts import inserts, registered, staged_ids, together, typed
 from tests.support.postgres import sql
 from tests.support.samples.schemas import schema_of
 
@@ -36,23 +30,6 @@ OCCUPY_FIRST_SEQUENCE = """
 def batch(table: Table, *keys: int, position: str | None = None) -> Batch:
     staged = typed(table, inserts([{"id": key} for key in keys]))
     return replace(staged, rows=replace(staged.rows, source_position=position))
-
-
-def together(engine: sa.Engine, requests: Sequence[Sequence[Batch]]) -> list["Future[list[Receipt]]"]:
-    """Stage requests that all wait when the writer starts; their futures, all done."""
-    writer = GroupCommit(engine)
-    futures = [writer.submit(StagingRequest(request)) for request in requests]
-    writer.start()
-    writer.close()
-    return futures
-
-
-def staged_ids(engine: sa.Engine, table: Table) -> list[int]:
-    """Return every staged `id` of a table in order, after a check of each payload against its digest."""
-    whole = BatchRange(BatchSequence(1), BatchSequence(10**9))
-    payloads = list(read_payloads(engine, table.table_id, table.generation, whole, slice_bytes=2**20))
-    assert all(payload_digest(payload) == digest for digest, payload in payloads)
-    return [key for _, payload in payloads for key in decode_payload(payload, IDS.arrow).column("id").to_pylist()]
 
 
 @dataclass(frozen=True)
@@ -95,7 +72,7 @@ def test_each_request_of_a_group_is_staged_in_all_its_tables_or_fails_for_its_ow
         typed_group = [[batch(tables[number], *ids) for number, ids in rows.items()] for rows in written]
         for request, batches in zip(group, typed_group, strict=True):
             batches += [batch(old, 1)] if request.is_stale else []
-        for request, rows, future in zip(group, written, together(engine, typed_group), strict=True):
+        for request, rows, future in zip(group, written, together(engine, *typed_group), strict=True):
             if request.is_stale:
                 with pytest.raises(TableMoved):
                     future.result()
@@ -128,7 +105,7 @@ def test_the_source_position_of_each_table_is_stored_verbatim(engine: sa.Engine,
     prefix = f"position{next(_NAMES)}"
     tables = [registered(engine, f"{prefix}.t{number}", IDS) for number in range(len(positions))]
     requests = [[batch(table, 1, position=mark)] for table, mark in zip(tables, positions, strict=True)]
-    for future in together(engine, requests):
+    for future in together(engine, *requests):
         future.result()
     for table, mark in zip(tables, positions, strict=True):
         stored = "SELECT source_position FROM mirrorgate.staged_blocks WHERE table_id = :table_id"
@@ -137,12 +114,10 @@ def test_the_source_position_of_each_table_is_stored_verbatim(engine: sa.Engine,
 
 def test_the_blocks_of_a_group_have_one_payload_partition_and_are_of_one_transaction(engine: sa.Engine) -> None:
     tables = [registered(engine, f"t{number}", IDS) for number in range(3)]
-    before = together(engine, [[batch(table, 1)] for table in tables])
-    with engine.begin() as connection:
-        attach_next_partition(connection)
-    with engine.begin() as connection:
-        open_next_partition(connection)
-    after = together(engine, [[batch(table, 2)] for table in tables])
+    before = together(engine, *([batch(table, 1)] for table in tables))
+    sql.call(engine, attach_next_partition)
+    sql.call(engine, open_next_partition)
+    after = together(engine, *([batch(table, 2)] for table in tables))
     assert [future.result()[0].sequence for future in [*before, *after]] == [1, 1, 1, 2, 2, 2]
     found = sql.rows(
         engine,
@@ -160,7 +135,7 @@ def test_payloads_that_are_too_long_for_one_statement_are_inserted_by_several(
 ) -> None:
     monkeypatch.setattr("app.staging.batches.staged_blocks.MAX_BYTES_PER_STATEMENT", max_bytes)
     tables = [registered(engine, f"t{number}", IDS) for number in range(6)]
-    futures = together(engine, [[batch(table, *range(1 + 30 * (number % 3)))] for number, table in enumerate(tables)])
+    futures = together(engine, *([batch(table, *range(1 + 30 * (number % 3)))] for number, table in enumerate(tables)))
     assert [future.result()[0].sequence for future in futures] == [1] * 6
     assert [staged_ids(engine, table) for table in tables] == [[*range(1 + 30 * (number % 3))] for number in range(6)]
 
@@ -171,7 +146,7 @@ def test_a_group_whose_last_statement_fails_leaves_nothing_of_the_first(
     monkeypatch.setattr("app.staging.batches.staged_blocks.MAX_BYTES_PER_STATEMENT", 1)
     one, other = registered(engine, "one", IDS), registered(engine, "other", IDS)
     sql.run(engine, OCCUPY_FIRST_SEQUENCE, table_id=other.table_id)
-    [future] = together(engine, [[batch(one, 1), batch(other, 1)]])
+    [future] = together(engine, [batch(one, 1), batch(other, 1)])
     with pytest.raises(sa.exc.IntegrityError):
         future.result()
     assert staged_ids(engine, one) == []

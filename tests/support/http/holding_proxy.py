@@ -1,10 +1,12 @@
 """A proxy in front of a real gateway that holds one request, so that a test can kill the sender at that moment."""
 
+import subprocess
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from tests.support.http.stand_in import ForwardingStandIn, serving
 
@@ -59,3 +61,15 @@ def holding_proxy(gateway: str, number: int, kind: Held) -> Iterator[HoldingProx
             yield proxy
         finally:
             proxy.release.set()
+
+
+def kill_while_held(
+    gateway: str, number: int, kind: Held, start: Callable[[str], "AbstractContextManager[subprocess.Popen[Any]]"]
+) -> None:
+    """Kill a process that sends to the given address while the POST of this number is held; then let that pass."""
+    with holding_proxy(gateway, number, kind) as proxy, start(proxy.url) as process:
+        assert proxy.held.wait(60)
+        process.kill()
+        process.communicate()
+        proxy.release.set()
+        assert proxy.passed.wait(60)

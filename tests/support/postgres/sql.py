@@ -1,10 +1,24 @@
-"""Plain SQL in tests: read rows, and create states that the program itself does not."""
+"""Transactions of tests: call functions of the gateway, read rows, and create states that the program does not."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def call(
+    engine: sa.Engine,
+    function: Callable[Concatenate[sa.Connection, Parameters], Result],
+    *arguments: Parameters.args,
+    **others: Parameters.kwargs,
+) -> Result:
+    """Return what a function gives that takes a connection first, called in a transaction of its own."""
+    with engine.begin() as connection:
+        return function(connection, *arguments, **others)
 
 
 def run(engine: sa.Engine, statement: str, **parameters: Any) -> None:

@@ -1,7 +1,5 @@
 """Row images in tests: stage, and read what was staged and what the images hold."""
 
-from collections.abc import Sequence
-from concurrent.futures import Future
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -12,21 +10,10 @@ from app.domain.model.table import Generation, Table, TableId
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.rows.row_image import decode_image
 from app.domain.rows.typed_columns import typed_images
-from app.staging.batches.batch import Batch, Receipt, StagingRequest
 from app.staging.tables.schema_versions import schema_of_version
-from app.staging.writer.group_commit import GroupCommit
 from tests.support.postgres import sql
 
 COMPLETE: Final = TableOptions(partial_updates=PartialUpdates.COMPLETE)
-
-
-def together(engine: sa.Engine, *requests: Sequence[Batch]) -> "list[Future[list[Receipt]]]":
-    """Stage requests that all wait when the writer starts; their futures, all done."""
-    writer = GroupCommit(engine)
-    futures = [writer.submit(StagingRequest(request)) for request in requests]
-    writer.start()
-    writer.close()
-    return futures
 
 
 def staged_batches(engine: sa.Engine, table: Table) -> list[list[dict[str, Any]]]:

@@ -11,17 +11,14 @@ from app.api.server.content_types import ARROW_STREAM
 from tests.api.calls import Gateway, problem
 
 TABLE: Final = "shop.items"
-COLUMNS: Final = [
-    {"name": "id", "type": "int64", "nullable": False},
-    {"name": "name", "type": "string"},
-    {"name": "price", "type": "decimal(9,2)"},
-]
-ROWS: Final = pa.table({"id": [1, 2], "name": ["lamp", None], "price": pa.array([5, None], pa.decimal128(3, 1))})
+COLUMNS: Final = {"id": "int64", "name": "string", "price": "decimal(9,2)"}
 
 
 def register(gateway: Gateway, **options: str) -> None:
-    wanted = {"key_columns": ["id"], "columns": COLUMNS, "options": options}
-    gateway.put(f"/v1/tables/{TABLE}", json=wanted).raise_for_status()
+    gateway.register(TABLE, COLUMNS, ["id"], **options).raise_for_status()
+
+
+ROWS: Final = pa.table({"id": [1, 2], "name": ["lamp", None], "price": pa.array([5, None], pa.decimal128(3, 1))})
 
 
 def post(gateway: Gateway, rows: pa.Table, headers: dict[str, str] | None = None, **parameters: Any) -> httpx.Response:

@@ -76,10 +76,11 @@ def test_a_contradiction_with_the_registered_table_names_both(
     assert gateway.status(TABLE)["accepted"]["batches"] == 1
 
 
-def test_a_key_without_the_right_to_register_can_post_to_a_registered_table_only(
-    gateway: Gateway, api_address: str
-) -> None:
-    with key(gateway, api_address, "ingest") as producer, key(gateway, api_address, "ingest", "register") as registrar:
+def test_a_key_without_the_right_to_register_can_post_to_a_registered_table_only(gateway: Gateway) -> None:
+    with (
+        key(gateway, gateway.address, "ingest") as producer,
+        key(gateway, gateway.address, "ingest", "register") as registrar,
+    ):
         problem(producer.rows(TABLE, ROW, **DECLARED), 403, "forbidden")
         assert registrar.rows(TABLE, ROW, **DECLARED).status_code == 202
         assert producer.rows(TABLE, ROW, **DECLARED).status_code == 202

@@ -7,11 +7,13 @@ import pytest
 
 from tests.api.calls import Gateway, insert, problem
 
-COLUMNS: Final = [
-    {"name": "id", "type": "int64", "nullable": False},
-    {"name": "name", "type": "string"},
-    {"name": "price", "type": "decimal(20,2)"},
-]
+COLUMNS: Final = {"id": "int64", "name": "string", "price": "decimal(20,2)"}
+
+
+def register(gateway: Gateway, **options: str) -> None:
+    gateway.register(TABLE, COLUMNS, ["id"], **options).raise_for_status()
+
+
 TABLE: Final = "shop.items"
 
 
@@ -20,11 +22,6 @@ def shop(gateway: Gateway) -> Gateway:
     """Give a gateway with the table of all tests."""
     register(gateway)
     return gateway
-
-
-def register(gateway: Gateway, **options: str) -> None:
-    wanted = {"key_columns": ["id"], "columns": COLUMNS, "options": options}
-    gateway.put(f"/v1/tables/{TABLE}", json=wanted).raise_for_status()
 
 
 def dry(gateway: Gateway, *rows: Any, **parameters: Any) -> list[list[Any]]:
@@ -227,41 +224,10 @@ def test_a_parameter_of_another_format_is_rejected(shop: Gateway, parameters: di
     problem(shop.rows(TABLE, row(), **parameters), 400, "bad_request")
 
 
-@pytest.mark.parametrize(
-    ("message", "named"),
-    [
-        (insert(TABLE, id="1"), "POST /v1/changes/arcion"),
-        ({"magic": "atMSG", "type": "DT", "message": {"data": {"id": 1}}}, "POST /v1/changes/replicate"),
-        ({"message": {"data": {"id": 1}, "headers": {}}}, "POST /v1/changes/replicate"),
-        ({"data": {"id": 1}, "headers": {"operation": "INSERT"}}, "POST /v1/changes/replicate"),
-        ({"schema": {}, "payload": {"after": {"id": 1}, "op": "c"}}, "POST /v1/changes/debezium"),
-        ({"before": None, "after": {"id": 1}, "source": {}, "op": "c"}, "POST /v1/changes/debezium"),
-    ],
-)
-def test_a_message_of_another_endpoint_is_answered_with_that_endpoint(
-    shop: Gateway, message: dict[str, Any], named: str
-) -> None:
-    details = problem(shop.rows(TABLE, message), 422, "wrong_endpoint")
-    assert named in details["detail"]
-    assert details["errors"][0]["index"] == 0
-    assert named in details["remedy"]
-
-
 def test_a_table_with_columns_of_such_names_takes_them_as_columns(gateway: Gateway) -> None:
     gateway.register("t", {"id": "int64", "data": "json", "headers": "string", "message": "json"}, ["id"])
     given = {"id": 1, "data": {"a": 1}, "headers": "h", "message": {"b": 2}}
     assert gateway.rows("t", given).status_code == 202
-
-
-def test_a_plain_row_at_another_endpoint_is_answered_with_this_one(shop: Gateway) -> None:
-    assert "/v1/changes/rows" in problem(shop.arcion(row()), 422, "wrong_endpoint")["remedy"]
-
-
-def test_a_repeated_request_gets_its_first_answer(shop: Gateway) -> None:
-    for headers in ({"Idempotency-Key": "k"}, {"Mirrorgate-Producer": "p", "Mirrorgate-Producer-Sequence": "1"}):
-        first, second = (shop.post(f"/v1/changes/rows?table={TABLE}", json=[row()], headers=headers) for _ in range(2))
-        assert (first.status_code, second.status_code) == (202, 200)
-        assert second.json() == first.json() | {"replayed": True}
 
 
 @pytest.mark.parametrize("in_csv", [False, True])
@@ -316,7 +282,7 @@ class TestPartialRows:
         assert dry(gateway, {"id": 1, "name": "z"}) == [[4, 1, "z", "3.00"]]
 
     def test_need_every_required_column_of_a_new_row(self, gateway: Gateway) -> None:
-        columns = [COLUMNS[0], COLUMNS[1] | {"nullable": False}, COLUMNS[2]]
+        columns = [{"name": name, "type": of, "nullable": name == "price"} for name, of in COLUMNS.items()]
         wanted = {"key_columns": ["id"], "columns": columns, "options": {"partial_updates": "complete"}}
         gateway.put(f"/v1/tables/{TABLE}", json=wanted).raise_for_status()
         [found] = problem(gateway.rows(TABLE, {"id": 1}), 422, "incomplete_update")["errors"]

@@ -25,9 +25,9 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def stranger(chromium: Browser, gateway: Gateway, api_address: str) -> Iterator[Visitor]:
+def stranger(chromium: Browser, gateway: Gateway) -> Iterator[Visitor]:
     """Give a visitor without a session, in front of an empty gateway."""
-    with visiting(chromium, api_address) as visitor:
+    with visiting(chromium, gateway.address) as visitor:
         yield visitor
 
 

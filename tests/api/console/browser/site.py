@@ -24,6 +24,7 @@ from app.staging.tables.status import gateway_facts
 from spark_jobs.drain_cycle import DrainCycle
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.support.http.server import served
+from tests.support.postgres import sql
 from tests.support.processes import started
 from tests.support.small_drain import publish_pending, small_drain
 from tests.support.waiting import wait_until
@@ -51,8 +52,7 @@ class Site:
     def stop_drain(self) -> None:
         """End the drain as SIGTERM does."""
         assert self.drain is not None
-        with self.engine.begin() as connection:
-            give_up_lease(connection, self.drain.context.worker_id)
+        sql.call(self.engine, give_up_lease, self.drain.context.worker_id)
         self.drains.close()
         self.drain = None
 
@@ -68,8 +68,7 @@ class Site:
                 yield process
 
     def _has_drain(self) -> bool:
-        with self.engine.begin() as connection:
-            return gateway_facts(connection).drains > 0
+        return sql.call(self.engine, gateway_facts).drains > 0
 
     def publish(self) -> None:
         """Let the drain try once to publish everything that waits."""

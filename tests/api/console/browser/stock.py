@@ -60,8 +60,7 @@ class Stock:
         for table in ("sales.orders", "sales.customers", "hr.people", "stock.levels", "web.clicks"):
             self.register(name(table))
             self.send(name(table), 40)
-        with self.engine.begin() as connection:
-            quarantine_table(connection, current(self.engine, name("hr.people")).table_id, self.texts.reason)
+        sql.call(self.engine, quarantine_table, current(self.engine, name("hr.people")).table_id, self.texts.reason)
         self.publish(name("sales.orders"))
         self.publish(name("sales.customers"))
         self.fail(name("stock.levels"))
@@ -93,15 +92,13 @@ class Stock:
     def publish(self, table: str) -> None:
         found = current(self.engine, table)
         owned = Owned(found, *claim_by(self.engine, found.table_id))
-        with self.engine.begin() as connection:
-            renew_lease(connection, owned.worker, 3_600)
+        sql.call(self.engine, renew_lease, owned.worker, 3_600)
         publish_all(self.engine, owned, ALL_IN_ONE_FILE)
 
     def fail(self, table: str) -> None:
         failure = Failure(Code.STORAGE_FAILED, self.texts.failure, "Free space on the volume of the landing zone.")
         for _ in range(3):
-            with self.engine.begin() as connection:
-                record_failure(connection, current(self.engine, table), failure)
+            sql.call(self.engine, record_failure, current(self.engine, table), failure)
 
     def pause(self, table: str) -> None:
         generation = self.gateway.status(table)["generation"]
@@ -129,8 +126,7 @@ class Stock:
         """End the dry run of a plan that fits: another type, and a column left out."""
         columns = [{"name": name, "type": declared} for name, declared in {**ORDERS, "total": "decimal(18,2)"}.items()]
         checked = self.rebuild(table, rows_read=5_000, dry_run=True, columns=columns)
-        with self.engine.begin() as connection:
-            end_check(connection, checked, (), estimated_seconds=61)
+        sql.call(self.engine, end_check, checked, (), estimated_seconds=61)
 
     def make_keys(self) -> None:
         for rights, tables in ((["ingest"], [self.texts.pattern]), (["read"], ["*"])):

@@ -12,6 +12,7 @@ from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.console.browser.stock import Stock
 from tests.api.console.browser.tour import LOOKS, Visit, shape_of, tour
 from tests.api.console.browser.visitor import PHONE, Visitor, visiting
+from tests.support.postgres import sql
 from tests.support.postgres.databases import clear
 
 OF_RECOVERY: Final = ("/rebuild", "/rebuild/confirm", "/loads/*/abort")
@@ -22,8 +23,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def stocked(chromium: Browser, api_address: str, api_engine: sa.Engine) -> str:
     """Fill the gateway once for all tests of this module, which change nothing; its address."""
-    with api_engine.begin() as connection:
-        clear(connection, restart_ids=False)
+    sql.call(api_engine, clear, restart_ids=False)
     with Gateway.at(api_address, ADMIN_KEY) as gateway:
         Stock(gateway, api_engine).fill()
     return api_address

@@ -13,6 +13,7 @@ from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.console.browser.stock import Stock, Texts
 from tests.api.console.browser.tour import walk
 from tests.api.console.browser.visitor import Visitor, visiting
+from tests.support.postgres import sql
 from tests.support.postgres.databases import clear
 
 pytestmark = pytest.mark.slow
@@ -58,8 +59,7 @@ FIRST: Final = f"/console/tables/{quote(table_name('sales.orders'), safe='')}"
 @pytest.fixture(scope="module")
 def attacked(chromium: Browser, api_address: str, api_engine: sa.Engine) -> Iterator[Visitor]:
     """Give an administrator in front of a gateway in which every text is an attack."""
-    with api_engine.begin() as connection:
-        clear(connection, restart_ids=False)
+    sql.call(api_engine, clear, restart_ids=False)
     with Gateway.at(api_address, ADMIN_KEY) as gateway:
         Stock(gateway, api_engine, TEXTS).fill(table_name)
     with visiting(chromium, api_address) as visitor:

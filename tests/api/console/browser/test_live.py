@@ -7,14 +7,13 @@ from app.staging.tables.registry import quarantine_table
 from tests.api.calls import Gateway
 from tests.api.console.browser.visitor import Visitor
 from tests.support.gateway_parts import current
+from tests.support.postgres import sql
 
 REFRESH: str = "() => htmx.trigger('#overview-live', 'refresh')"
 """What the script of the page does every five seconds."""
 
 
-def test_a_new_trouble_appears_without_loading_the_page(
-    visitor: Visitor, gateway: Gateway, api_engine: sa.Engine
-) -> None:
+def test_a_new_trouble_appears_without_loading_the_page(visitor: Visitor, gateway: Gateway) -> None:
     gateway.register("sales.orders", {"id": "int64"}, ["id"]).raise_for_status()
     visitor.open("/console")
     page = visitor.page
@@ -22,8 +21,9 @@ def test_a_new_trouble_appears_without_loading_the_page(
     expect(page.locator("#live")).to_have_text("Live")
     attention = page.locator("#attention-section")
     before = int(attention.get_attribute("data-alerts") or 0)
-    with api_engine.begin() as connection:
-        quarantine_table(connection, current(api_engine, "sales.orders").table_id, "foreign_file: 7.parquet")
+    sql.call(
+        gateway.engine, quarantine_table, current(gateway.engine, "sales.orders").table_id, "foreign_file: 7.parquet"
+    )
     page.evaluate(REFRESH)
     expect(page.get_by_role("link", name="sales.orders")).to_be_visible()
     now = int(attention.get_attribute("data-alerts") or 0)
@@ -52,8 +52,7 @@ def test_the_page_says_when_it_is_not_live_and_when_it_is_again(visitor: Visitor
 
 def test_a_session_that_has_ended_leads_to_the_sign_in_page(visitor: Visitor, api_engine: sa.Engine) -> None:
     visitor.open("/console")
-    with api_engine.begin() as connection:
-        connection.execute(sa.text("DELETE FROM mirrorgate.console_sessions"))
+    sql.run(api_engine, "DELETE FROM mirrorgate.console_sessions")
     with visitor.page.expect_navigation(url="**/console/sign-in?**"):
         visitor.page.evaluate(REFRESH)
     expect(visitor.page.get_by_label("API key")).to_be_focused()

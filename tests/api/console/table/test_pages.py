@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import sqlalchemy as sa
 
 from app.domain.fabric import DatabaseState, DatabaseStatus, FabricFault, TableMirroring
 from app.domain.model.table import DropAction, DropPlan
@@ -11,17 +10,18 @@ from app.staging.ledger.reports import claim_poll, record_fabric_status, store_a
 from tests.api.calls import Gateway
 from tests.api.console.browser.stock import Stock, Texts
 from tests.api.console.conftest import SignIn
-from tests.api.console.plain_browser import Browser, check_markup
+from tests.api.console.plain_browser import Browser
 from tests.support.gateway_parts import current
+from tests.support.postgres import sql
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\n\u202eevil"
 ORDERS = "/console/tables/sales.orders"
 
 
 @pytest.fixture
-def stock(gateway: Gateway, api_engine: sa.Engine) -> Stock:
+def stock(gateway: Gateway) -> Stock:
     """Give what fills the gateway; its table `sales.orders` has a published and a waiting batch."""
-    stock = Stock(gateway, api_engine, Texts(reason=f"foreign_file: {HOSTILE}", failure=HOSTILE))
+    stock = Stock(gateway, gateway.engine, Texts(reason=f"foreign_file: {HOSTILE}", failure=HOSTILE))
     stock.register("sales.orders")
     stock.send("sales.orders", 40)
     stock.publish("sales.orders")
@@ -31,7 +31,6 @@ def stock(gateway: Gateway, api_engine: sa.Engine) -> Stock:
 
 def test_the_status_says_what_is_published_and_what_waits(browser: Browser, stock: Stock) -> None:
     page = browser.page(ORDERS)
-    check_markup(page)
     part = browser.page("/console/fragments/tables/sales.orders")
     assert "<html" not in part
     for text in (
@@ -54,24 +53,23 @@ def test_what_is_wrong_is_named_with_its_remedy_and_nothing_is_markup(browser: B
     assert "Publication fails" in page
     assert "Free space on the volume of the landing zone." in page
     assert "<img src=x" not in page
-    with stock.engine.begin() as connection:
-        connection.execute(
-            sa.text("UPDATE mirrorgate.tables SET state = 'quarantined', state_reason = :reason"),
-            {"reason": stock.texts.reason},
-        )
+    sql.run(
+        stock.engine,
+        "UPDATE mirrorgate.tables SET state = 'quarantined', state_reason = :reason",
+        reason=stock.texts.reason,
+    )
     page = browser.page(ORDERS)
     assert "Nothing is published until you release it" in page
     assert "foreign_file: &lt;script&gt;" in page
-    check_markup(page)
 
 
 def test_a_table_whose_folder_a_rebuild_replaces_says_what_follows(browser: Browser, stock: Stock) -> None:
     plan = DropPlan(DropAction.REBUILD).to_json()
-    with stock.engine.begin() as connection:
-        connection.execute(
-            sa.text("UPDATE mirrorgate.tables SET state = 'rebuilding', drop_plan = CAST(:plan AS jsonb)"),
-            {"plan": json.dumps(plan)},
-        )
+    sql.run(
+        stock.engine,
+        "UPDATE mirrorgate.tables SET state = 'rebuilding', drop_plan = CAST(:plan AS jsonb)",
+        plan=json.dumps(plan),
+    )
     page = browser.page(ORDERS)
     assert "The table is being rebuilt" in page
     assert "then the rebuilt rows are published" in page
@@ -85,7 +83,6 @@ def test_what_fabric_says_is_shown_where_it_is_known(browser: Browser, stock: St
         store_answer(connection, DatabaseStatus(DatabaseState.PAUSED, "Paused"), has_tables=True)
         record_fabric_status(connection, {(table.table_id, table.generation): failed})
     page = browser.page(ORDERS)
-    check_markup(page)
     for words in ("Fabric has paused mirroring", "Fabric cannot mirror the table", '<td class="num">39</td>'):
         assert words in page
     assert "&lt;script&gt;alert(1)" in page
@@ -94,14 +91,12 @@ def test_what_fabric_says_is_shown_where_it_is_known(browser: Browser, stock: St
 
 def test_files_lead_to_their_batches(browser: Browser, stock: Stock) -> None:
     page = browser.page(f"{ORDERS}/files")
-    check_markup(page)
     assert page.index(f'href="{ORDERS}/files/2"') < page.index(f'href="{ORDERS}/files/1"')
     assert page.count(">published<") == 2
     older = browser.page(f"{ORDERS}/files", before="2")
     assert f'href="{ORDERS}/files/2"' not in older
     assert f'href="{ORDERS}/files?before=52"' in older
     page = browser.page(f"{ORDERS}/files/2")
-    check_markup(page)
     assert "00000000000000000002.parquet" in page
     assert '<th scope="row" class="num">1</th><td class="num">40</td>' in page
     assert "A seed file has no batches." in browser.page(f"{ORDERS}/files/1")
@@ -115,20 +110,17 @@ def test_a_file_of_many_batches_is_shown_in_pages(browser: Browser, stock: Stock
     stock.register("sales.many")
     stock.send("sales.many", 40)
     stock.publish("sales.many")
-    with stock.engine.begin() as connection:
-        connection.execute(
-            sa.text(
-                "UPDATE mirrorgate.staged_blocks SET batch_rows = array_fill(1, ARRAY[500]),"
-                " batch_changes = array_fill(1, ARRAY[500]), last_sequence = 500"
-                " FROM mirrorgate.tables t WHERE t.name = 'sales.many' AND t.table_id = staged_blocks.table_id"
-            )
-        )
-        connection.execute(
-            sa.text(
-                "UPDATE mirrorgate.landing_files SET last_sequence = 500 WHERE number = 2 AND table_id ="
-                " (SELECT table_id FROM mirrorgate.tables WHERE name = 'sales.many')"
-            )
-        )
+    sql.run(
+        stock.engine,
+        "UPDATE mirrorgate.staged_blocks SET batch_rows = array_fill(1, ARRAY[500]),"
+        " batch_changes = array_fill(1, ARRAY[500]), last_sequence = 500"
+        " FROM mirrorgate.tables t WHERE t.name = 'sales.many' AND t.table_id = staged_blocks.table_id",
+    )
+    sql.run(
+        stock.engine,
+        "UPDATE mirrorgate.landing_files SET last_sequence = 500 WHERE number = 2 AND table_id ="
+        " (SELECT table_id FROM mirrorgate.tables WHERE name = 'sales.many')",
+    )
     page = browser.page(f"{many}/files/2")
     assert "1 to 200 of 500 batches" in page
     assert f'href="{many}/files/2?after=200"' in page
@@ -143,7 +135,6 @@ def test_the_schema_tells_its_history_and_names_are_no_markup(browser: Browser, 
     gateway.register("shop.items", {"id": "int64"}, ["id"], row_images="on").raise_for_status()
     gateway.register("shop.items", {"id": "int64", name: "string"}, ["id"]).raise_for_status()
     page = browser.page("/console/tables/shop.items/schema")
-    check_markup(page)
     assert "added: &lt;b&gt;\u05d0\u05d1&lt;/b&gt; string" in page
     assert "1 columns; key: id" in page
     assert "<b>\u05d0" not in page
@@ -161,7 +152,6 @@ def test_a_table_of_thousands_of_columns_has_small_pages(browser: Browser, gatew
     wanted = {"key_columns": ["id"], "columns": declared, "options": options}
     gateway.put("/v1/tables/shop.wide", json=wanted).raise_for_status()
     page = browser.page("/console/tables/shop.wide/schema")
-    check_markup(page)
     assert "1 to 500 of 2,000 columns" in page
     assert 'href="/console/tables/shop.wide/schema?page=2"' in page
     assert len(page.encode()) < 200_000
@@ -174,10 +164,8 @@ def test_events_are_for_administrators_and_outlive_the_table(browser: Browser, s
     stock.pause("sales.orders")
     stock.gateway.post("/v1/tables/sales.orders/flush", params={"generation": 1}).raise_for_status()
     page = browser.page(f"{ORDERS}/events")
-    check_markup(page)
     assert page.index('<th scope="row">flush</th>') < page.index('<th scope="row">pause</th>')
-    with stock.engine.begin() as connection:
-        connection.execute(sa.text("UPDATE mirrorgate.tables SET state = 'dropped'"))
+    sql.run(stock.engine, "UPDATE mirrorgate.tables SET state = 'dropped'")
     assert "no table has this name now" in browser.page(f"{ORDERS}/events")
     assert browser.get(ORDERS).status_code == 404
     reader = sign_in("read")

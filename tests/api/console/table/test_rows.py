@@ -38,7 +38,6 @@ def test_rows_are_shown_at_any_version_and_no_value_is_markup(mirrored: Browser,
     write_deltalake(path, pa.table({"id": [7], "note": [HOSTILE]}), mode="append")
     write_deltalake(path, pa.table({"id": [*range(100)], "note": [None] * 100}), mode="append")
     page = mirrored.page(ROWS)
-    check_markup(page)
     assert "50 rows of version 1, in no particular order; it has more." in page
     assert page.count('<i class="muted">NULL</i>') + page.count("&lt;script&gt;alert(1)") == 50
     page = mirrored.page(ROWS, version="0")
@@ -55,7 +54,6 @@ def test_rows_are_shown_at_any_version_and_no_value_is_markup(mirrored: Browser,
 def test_a_gateway_without_a_mirror_says_how_to_see_rows(sign_in: SignIn, gateway: Gateway) -> None:
     gateway.register("sales.orders", {"id": "int64"}, ["id"]).raise_for_status()
     page = sign_in("read").page(ROWS)
-    check_markup(page)
     assert "MIRRORGATE_MIRROR_TARGET" in page
     assert sign_in("read", tables=["hr.*"]).get(ROWS).status_code == 404
     assert sign_in("ingest").get(ROWS).status_code == 403
