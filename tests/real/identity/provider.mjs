@@ -15,6 +15,7 @@ const provider = new Provider(issuer, {
   clients,
   jwks: { keys },
   cookies: { keys: ["a key only for tests"] },
+  pkce: { required: () => true },
   scopes: ["openid", scope],
   claims: { openid: ["sub", "roles"] },
   findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id, roles: roles[id] }) }),
