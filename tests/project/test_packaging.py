@@ -1,11 +1,10 @@
-"""The wheel's contents, and that each part imports with only the packages of its own lock."""
+"""Each part imports with only the packages of its own lock."""
 
 import json
 import os
 import re
 import subprocess
 import sys
-import zipfile
 from functools import cache
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
@@ -18,11 +17,9 @@ from trove_classifiers import classifiers
 import app
 from app.local.child_process import CANNOT_START
 from app.settings import PREFIX
-from mirrorgate import GatewayClient
 from tests.api.calls import ADMIN_KEY, insert
 from tests.project.facts import CLIENT, REPOSITORY, locked_versions, project_table
 from tests.support.http.server import api_process
-from tools.release import build_packages
 from tools.site import configured
 
 SERVER_MODULES: Final = {
@@ -190,67 +187,6 @@ def test_the_version_is_defined_once() -> None:
     assert f"mirrorgate=={declared}" in project_table()["dependencies"], "both are released together"
     releases = re.findall(r"^## \[(\d[^\]]*)\] - ", (REPOSITORY / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert declared in releases or not releases, "a released version has its section"
-
-
-@pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheels")
-    build_packages(folder)
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("wheel", "sources", "packages"),
-    [
-        ("mirrorgate-*.whl", CLIENT, ("mirrorgate",)),
-        ("mirrorgate_gateway-*.whl", ".", ("app", "spark_jobs", "migrations")),
-    ],
-)
-def test_a_wheel_holds_its_packages_and_nothing_else(
-    wheels: Path, wheel: str, sources: str, packages: tuple[str, ...]
-) -> None:
-    (built,) = wheels.glob(wheel)
-    with zipfile.ZipFile(built) as archive:
-        names = set(archive.namelist())
-    top = REPOSITORY / sources
-    assert {path.relative_to(top).as_posix() for package in packages for path in (top / package).rglob("*.py")} <= names
-    typed = {f"{package}/py.typed" for package in packages if package != "migrations"}
-    assert typed <= names, "the classifier `Typing :: Typed` promises them"
-    outside = {name for name in names if name.split("/")[0] not in packages}
-    assert all(name.split("/")[0].endswith(".dist-info") for name in outside), outside
-
-
-def test_the_client_sends_rows_from_an_empty_environment_beside_a_project_that_has_its_own_app(
-    wheels: Path, tmp_path: Path, database_url: str
-) -> None:
-    environment, project = tmp_path / "environment", tmp_path / "project"
-    (project / "app").mkdir(parents=True)
-    (project / "app" / "__init__.py").write_text("raise AssertionError('this is the app of the project')\n")
-    (project / "sends.py").write_text(
-        "import sys\n"
-        "from mirrorgate import ChangeWriter, GatewayClient\n"
-        "with GatewayClient(*sys.argv[1:]) as gateway, ChangeWriter(gateway, table='t') as rows:\n"
-        "    rows.write({'id': 1})\n"
-        "    print([receipt.changes for receipt in rows.flush()])\n"
-    )
-    (built,) = wheels.glob("mirrorgate-*.whl")
-    uv = [sys.executable, "-m", "uv", "--quiet"]
-    subprocess.run([*uv, "venv", "--python", sys.executable, str(environment)], check=True)
-    python = environment / "bin" / "python"
-    subprocess.run([*uv, "pip", "install", "--python", str(python), str(built)], check=True)
-    (project / "rows.ndjson").write_text('{"id": 2}\n')
-    with api_process(database_url, ADMIN_KEY) as (_, address), GatewayClient(address, ADMIN_KEY) as gateway:
-        columns = [{"name": "id", "type": "int64", "nullable": False}]
-        gateway.put("/v1/tables/t", {"key_columns": ["id"], "columns": columns})
-        command = [str(python), "sends.py", address, ADMIN_KEY]
-        ran = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60, check=False)
-        assert (ran.stdout, ran.stderr) == ("[1]\n", "")
-        command = [str(python.parent / "mirrorgate"), "send", "rows.ndjson", "--format", "rows", "--table", "t"]
-        given = {"MIRRORGATE_URL": address, "MIRRORGATE_API_KEY": ADMIN_KEY}
-        ran = subprocess.run(
-            command, cwd=project, env=os.environ | given, capture_output=True, text=True, timeout=60, check=False
-        )
-        assert "accepted: 1 change in 1 request" in ran.stdout, ran.stderr
 
 
 def test_the_metadata_is_what_registries_know_and_agrees_with_itself() -> None:

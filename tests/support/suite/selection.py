@@ -31,7 +31,7 @@ SUITES: Final = {
         "docs/tutorials/",
     ),
     "tests/chaos": GATEWAY_CODE,
-    "tests/client": ("clients/python/",),
+    "tests/client": ("clients/python/", "tools/release"),
     "tests/conformance": ("app/fabric/", "app/landing/", "tools/conformance/"),
     "tests/deployment": ("Dockerfile", "app/settings/", "compose", "deploy/", "docker/", "requirements/", "tools/"),
     "tests/emulator": (
@@ -54,6 +54,7 @@ SUITES: Final = {
         "openapi/",
         "tests/end_to_end/reader",
     ),
+    "tests/site": ("clients/python/mirrorgate/errors/", "docs/", "mkdocs.yml", "openapi/", "tools/"),
     "tests/soak": (),
     "tests/spark/mirror": (*MIRROR_CODE, "tests/mirror/model/"),
     "tests/spark/processes/mirror": (*MIRROR_CODE, "app/cli/mirror/", "app/local/", "tests/spark/mirror/"),
