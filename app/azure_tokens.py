@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, cast
 
-from app.observability.quiet_logger import errors_only
+from app.observability.repeated_lines import errors_only
 from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ A limit of the settings has its text and its default from the field; this module
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from app.api import gateway, mirror_rows
-from app.api.changes.body import MAX_MEMBERS
+from app.api import gateway
+from app.api.changes.endpoints import MAX_MEMBERS
 from app.api.exchange import MAX_CHECK_BODY_BYTES, MAX_OTHER_BODY_BYTES
 from app.api.schemas.common import MAX_PAGE_ENTRIES
 from app.api.server.http_protocol import MAX_HEAD_BYTES, MAX_HEAD_SECONDS
@@ -138,8 +138,8 @@ FIXED: Final = {
             f"`{Code.OVERLOADED}`",
         ),
         Fixed(
-            "Calls of `GET /v1/tables/{table}/rows` at a time", f"{mirror_rows.MAX_READS}",
-            f"the others wait for {mirror_rows.ANSWER_SECONDS:.0f} s, then {STATUS[Code.MIRROR_AWAY.kind]} "
+            "Calls of `GET /v1/tables/{table}/rows` at a time", f"{gateway.MAX_READS}",
+            f"the others wait for {gateway.ANSWER_SECONDS:.0f} s, then {STATUS[Code.MIRROR_AWAY.kind]} "
             f"`{Code.MIRROR_AWAY}`",
         ),
         Fixed("`limit` of such a call", f"{MAX_PAGE_ENTRIES:,}", Code.BAD_REQUEST),

@@ -24,7 +24,6 @@ from app.domain.model.table_options import DEFAULT_OPTIONS
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
 from app.emulator.exercises import EXERCISES, STEPS
 from app.emulator.faults import FaultRates
-from app.emulator.rules import DIFFERENCES, RULES
 from app.settings import PREFIX
 from app.settings.model import SUBJECTS as SETTINGS
 from app.verify.codes import SUBJECTS as FINDINGS
@@ -88,13 +87,14 @@ def findings_tables() -> str:
 
 def emulator_tables() -> str:
     """Return the faults of the emulator, its rules with their sources, and its differences, as Markdown."""
+    declared = yaml.safe_load((Path(__file__).parent / "emulator.yaml").read_text(encoding="utf-8"))
     lines = ["## List of faults", "", "| fault | without it | effect |", "|---|---|---|"]
     for name, field in FaultRates.model_fields.items():
         lines.append(f"| `{name}` | `{json.dumps(field.default)}` | {' '.join((field.description or '').split())} |")
     lines += ["", "## Rules and their sources", "", "| rule | source |", "|---|---|"]
-    lines += [f"| {rule} | {source} |" for rule, source in RULES.items()]
+    lines += [f"| {rule} | {source} |" for rule, source in declared["rules"].items()]
     lines += ["", "## Where it differs from Fabric", "", "| subject | emulator | Fabric |", "|---|---|---|"]
-    lines += [f"| {subject} | {ours} | {fabrics} |" for subject, (ours, fabrics) in DIFFERENCES.items()]
+    lines += [f"| {subject} | {ours} | {fabrics} |" for subject, (ours, fabrics) in declared["differences"].items()]
     return "\n".join(lines) + "\n"
 
 

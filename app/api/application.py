@@ -11,49 +11,31 @@ from app.api.changes.endpoints import ENDPOINTS
 from app.api.console import install_console
 from app.api.exchange import BodyBounds
 from app.api.lifespan import running_gateway
-from app.api.limits.body_semaphore import BodySemaphore, TransferDeadline
-from app.api.limits.memory_budget import Allowance, MemoryBudget
+from app.api.limits import Allowance, BodySemaphore, MemoryBudget, TransferDeadline
 from app.api.middleware.error_handlers import install_error_handlers
 from app.api.middleware.request_entry import RequestEntry
-from app.api.openapi import docs_pages
+from app.api.openapi import document
 from app.api.openapi.document import GatewayApp
-from app.api.routes import (
-    audit,
-    changes,
-    dead_letters,
-    keys,
-    layouts,
-    metrics,
-    mirror,
-    probes,
-    producers,
-    schemas,
-    table_operations,
-    tables,
-)
-from app.api.routes.recovery import loads, source_checks
-from app.api.server.content_types import require_declared_type
-from app.api.server.request_parameters import require_known_query
+from app.api.routes import changes, dead_letters, keys, layouts, loads, probes, table_operations, tables
+from app.api.server.request_parameters import require_declared_type, require_known_query
 from app.observability.telemetry import configure_logging
 from app.settings import Settings
 
-_ROUTES = (
-    producers,
-    tables,
-    mirror,
-    table_operations,
-    loads,
-    source_checks,
-    dead_letters,
-    schemas,
-    layouts,
-    keys,
-    audit,
-    probes,
-    metrics,
-    docs_pages,
+_ROUTERS = (
+    changes.producers_router,
+    tables.router,
+    tables.mirror_router,
+    table_operations.router,
+    loads.router,
+    loads.checks_router,
+    dead_letters.router,
+    layouts.router,
+    keys.router,
+    keys.audit_router,
+    probes.router,
+    document.router,
 )
-"""Modules with a router each, in the order of the contract, behind the change routes."""
+"""The routers in the order of the contract, behind the change routes."""
 
 
 def create_app(settings: Settings | None = None, *, in_front: bool = True) -> GatewayApp:
@@ -72,11 +54,11 @@ def create_app(settings: Settings | None = None, *, in_front: bool = True) -> Ga
 
     app = GatewayApp(lifespan=lifespan)
     app.include_router(changes.router)
-    for module in _ROUTES:
+    for router in _ROUTERS:
         checks = [Depends(require_declared_type)]
-        if module not in (probes, metrics, docs_pages):  # a probe, a scraper or a browser may add parameters
+        if router not in (probes.router, document.router):  # a probe, a scraper or a browser may add parameters
             checks.append(Depends(require_known_query))
-        app.include_router(module.router, dependencies=checks)
+        app.include_router(router, dependencies=checks)
     if settings.console:
         install_console(app)
     install_error_handlers(app)

@@ -15,18 +15,20 @@ from typing import Any, Final, NamedTuple, Protocol
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
-from app.api.limits.body_semaphore import (
+from app.api.limits import (
     ASSUMED_BODY_BYTES,
     LARGE_BODY_BYTES,
+    READ_AHEAD_BYTES,
     BodyPermit,
     BodySemaphore,
+    MemoryBudget,
+    Reservation,
     TransferDeadline,
     expected_size,
 )
-from app.api.limits.memory_budget import READ_AHEAD_BYTES, MemoryBudget, Reservation
 from app.api.server.problem_responses import NOT_STORED, PAGE_HEADERS
 from app.api.server.request_facts import BODY_COMPLETE, CHANGES_PREFIX, CONNECTION, RequestFacts, read_head
-from app.console.chrome import Chrome
+from app.console.render import Chrome
 from app.domain.access.rights import Credential
 from mirrorgate.errors import Code, RejectedInput
 

@@ -1,30 +1,100 @@
-"""The parts of an API process that routes need. `app.api.lifespan` builds and closes them."""
+"""The parts of an API process that routes need. `app.api.lifespan` builds and closes them.
 
+Rows of mirrored tables are read on two separate threads and within a time limit. Other routes therefore never wait
+behind a slow object store, and few pages are in memory at a time. The packages that read Delta tables are imported only
+if a target is configured: they take memory, and the extra `mirror`.
+"""
+
+import asyncio
 import threading
-from collections.abc import Mapping
-from concurrent.futures import Executor
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
 
 from fastapi import Depends, Request
 from starlette.types import Scope
 
 from app.api.auth.authenticator import Authenticator
-from app.api.auth.code_flow import CodeFlow
-from app.api.cached_answer import CachedAnswer
-from app.api.limits.body_semaphore import ConcurrencyLimit
-from app.api.mirror_rows import MirrorRows
+from app.api.auth.oidc import CodeFlow
+from app.api.limits import ConcurrencyLimit
 from app.api.schemas.status import ReadinessModel
 from app.domain.access.mask_secret import HashedTables
 from app.domain.health.facts import HealthFacts
 from app.domain.model.change import InputLimits
+from app.domain.model.names import TableName
 from app.domain.model.table import TableLife
 from app.ingest import Ingest
 from app.settings import Settings
 from app.staging.access.audit_events import AuditWriter
 from app.staging.connection.database import Engine
 from app.staging.writer.group_commit import WriterProbe
+from mirrorgate.errors import Code, TemporarilyUnavailable
+
+if TYPE_CHECKING:
+    from app.domain.model.table_schema import Column
+    from app.mirror.typed_rows import RowPage
+
+ANSWER_SECONDS: Final = 30.0
+"""Seconds for which a caller waits for its rows."""
+
+MAX_READS: Final = 2
+"""Pages that are read at a time."""
+
+
+class MirrorRows:
+    """Pages of rows in one mirror's target."""
+
+    def __init__(self, location: str, storage_options: Mapping[str, str]) -> None:
+        from app.mirror.target import MirrorTarget
+        from app.mirror.typed_rows import read_rows, typed_rows
+        from app.published.table_files import PublishedTable
+
+        self._published = PublishedTable.at
+        target = MirrorTarget(location, storage_options)
+        self._read = partial(read_rows, target)
+        self._typed = partial(typed_rows, target)
+        self._threads = ThreadPoolExecutor(MAX_READS, thread_name_prefix="mirror-rows")
+
+    async def read(self, table: TableName, version: int | None, limit: int) -> "RowPage":
+        """Return a page of rows, as `read_rows`. Raises TemporarilyUnavailable if that takes too long."""
+        loop = asyncio.get_running_loop()
+        read = partial(self._read, self._published(table.folder), version=version, limit=limit)
+        try:
+            return await asyncio.wait_for(loop.run_in_executor(self._threads, read), ANSWER_SECONDS)
+        except TimeoutError:
+            raise TemporarilyUnavailable(
+                Code.MIRROR_AWAY, f"the mirror's target did not answer within {ANSWER_SECONDS:.0f} s"
+            ) from None
+
+    def typed(self, table: TableName, columns: "Sequence[Column]", flag: str | None) -> Iterator[Sequence[Any]]:
+        """Yield all rows of a table in the calling thread, as `typed_rows`. It takes as long as the table is large."""
+        return self._typed(self._published(table.folder), columns, flag)
+
+    def close(self) -> None:
+        """Wait for the pages that are being read, and stop the threads."""
+        self._threads.shutdown(cancel_futures=True)
+
+
+_Answer = TypeVar("_Answer")
+
+
+class CachedAnswer(Generic[_Answer]):
+    """Cache of one answer. Thread-safe: callers that ask while it is computed wait for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._answer: tuple[_Answer, float] | None = None
+
+    def get(self, compute: Callable[[], _Answer], max_age: float) -> _Answer:
+        """Return the kept answer, or compute a new one if it is older than `max_age` seconds."""
+        with self._lock:
+            if self._answer is None or time.monotonic() - self._answer[1] > max_age:
+                self._answer = compute(), time.monotonic()
+            return self._answer[0]
+
 
 MAX_CHECKS: Final = 2
 """Comparisons with sources at a time: each holds a connection of the pool for as long as its table is large."""

@@ -16,11 +16,9 @@ import structlog
 
 from app.api.alerting import AlertWatch, Webhook
 from app.api.auth.authenticator import Authenticator, TokenVerifier
-from app.api.auth.tokens import code_flow, token_verifier
-from app.api.cached_answer import CachedAnswer
-from app.api.gateway import Gateway
-from app.api.limits.rate_limits import RateLimiter
-from app.api.mirror_rows import MirrorRows
+from app.api.auth.oidc import code_flow, token_verifier
+from app.api.gateway import CachedAnswer, Gateway, MirrorRows
+from app.api.limits import RateLimiter
 from app.api.schemas.status import ReadinessModel
 from app.domain.access.mask_secret import HashedTables, MaskSecret
 from app.domain.access.rights import RateLimits

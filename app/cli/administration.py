@@ -8,7 +8,7 @@ import json
 import secrets
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -168,9 +168,6 @@ def _limits(entry: dict[str, Any]) -> str:
     return rates(RateLimits(entry["requests_per_second"], entry["bytes_per_second"]))
 
 
-_PAGE: Final = 1000
-
-
 class AuditOutcome(StrEnum):
     """The gateway's decision about a call."""
 
@@ -200,13 +197,8 @@ def audit(
     wanted = {"subject": subject, "table": table, "outcome": outcome}
     filters = {name: value for name, value in wanted.items() if value is not None}
     since = (datetime.now(UTC) - timedelta(hours=hours)).isoformat()
-    events: list[dict[str, Any]] = []
-    after: int | None = 0
     with connection.client() as client:
-        while after is not None:
-            page = client.get("/v1/audit", after=after, limit=_PAGE, since=since, **filters)
-            events += page["events"]
-            after = page["next_after"]
+        events = list(client.entries("/v1/audit", "events", {"since": since, **filters}))
     if as_json:
         print_json(events)
     else:

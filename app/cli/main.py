@@ -5,14 +5,13 @@ from typing import Final
 import typer
 
 from app.cli import administration, fabric, fabric_setup, messages, processes
-from app.cli.bridge.kafka import kafka as bridge_kafka
-from app.cli.bridge.objects import objects as bridge_objects
-from app.cli.certify import certify
+from app.cli.bridge import kafka as bridge_kafka
+from app.cli.bridge import objects as bridge_objects
 from app.cli.doctor import doctor
 from app.cli.mirror import inspection, upkeep
 from app.cli.mirror import rows as mirrored_rows
-from app.cli.tables import check, files, images, manifest_commands, operations, show
-from app.cli.verify import verify
+from app.cli.tables import check, images, operations, show
+from app.cli.verify import certify, verify
 from mirrorgate.cli.options import TO_USE
 
 _TO_RUN: Final = "Run the gateway"
@@ -26,8 +25,8 @@ tables.command("files")(show.show_files)
 tables.command("chain")(show.show_chain)
 tables.command("events")(operations.show_events)
 tables.command("register")(show.register_table)
-tables.command("apply")(manifest_commands.apply)
-tables.command("export")(manifest_commands.export)
+tables.command("apply")(operations.apply)
+tables.command("export")(operations.export)
 tables.command("drop")(operations.drop)
 tables.command("recreate")(operations.recreate)
 tables.command("rename")(operations.rename)
@@ -39,10 +38,10 @@ tables.command("repair")(operations.repair)
 tables.command("release")(operations.release)
 tables.command("loads")(operations.list_loads)
 tables.command("abort-load")(operations.abort_load)
-tables.command("verify")(files.verify)
+tables.command("verify")(check.verify)
 tables.command("check")(check.check)
 tables.command("backfill-images")(images.backfill_images)
-tables.command("export-rows")(files.export_rows)
+tables.command("export-rows")(check.export_rows)
 
 letters = typer.Typer(help="List, read, replay and discard rejected messages that tables keep.", no_args_is_help=True)
 letters.command("list")(messages.list_letters)

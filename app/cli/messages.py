@@ -5,6 +5,7 @@ A layout says where Replicate messages of a custom format have their parts.
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -14,12 +15,11 @@ from app.domain.model.dead_letter import LetterState
 from mirrorgate.cli.console import OUTPUT, print_json, say
 from mirrorgate.cli.options import AsJson, Connection, TableName, with_connection
 from mirrorgate.errors import Code, RejectedInput
-from mirrorgate.table_path import table_path
+from mirrorgate.parameters import table_path
 
 if TYPE_CHECKING:
     from mirrorgate.http import GatewayClient
 
-_PAGE: Final = 1000
 _REPLAY_PAGE: Final = 100
 
 LetterId = Annotated[int, typer.Argument(min=1, help="The id of the dead letter, as `dead-letters list` shows it.")]
@@ -138,15 +138,9 @@ def discard(
     say(f"{table}: {answer['discarded']:,} discarded")
 
 
-def _letters(client: "GatewayClient", table: str, state: LetterState | None) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+def _letters(client: "GatewayClient", table: str, state: LetterState | None) -> Iterator[dict[str, Any]]:
     wanted = {} if state is None else {"state": state.value}
-    after: int | None = 0
-    while after is not None:
-        page = client.get(f"{table_path(table)}/dead-letters", after=after, limit=_PAGE, **wanted)
-        found += page["letters"]
-        after = page["next_after"]
-    return found
+    return client.entries(f"{table_path(table)}/dead-letters", "letters", wanted)
 
 
 def _replay_all(client: "GatewayClient", table: str) -> tuple[int, int]:

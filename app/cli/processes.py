@@ -16,8 +16,7 @@ from typing import Annotated, Any, Final, ParamSpec
 import typer
 
 from app.extras import require_extras
-from mirrorgate.cli.console import ERRORS, encoded, say
-from mirrorgate.cli.exit_status import CANNOT_START, INTERRUPTED
+from mirrorgate.cli.console import CANNOT_START, ERRORS, INTERRUPTED, encoded, say
 from mirrorgate.cli.options import DEFAULT_DATA_DIR, AsJson, named_values
 from mirrorgate.errors import Code, Misconfigured
 

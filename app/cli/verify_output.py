@@ -15,9 +15,8 @@ from rich.progress import Progress as ProgressBar
 from rich.text import Text
 
 from app.landing.open_zone import ZoneAddress
-from app.verify.codes import Severity
-from app.verify.finding import Finding
-from app.verify.zone_verification import Progress, ZoneVerification
+from app.verify.codes import Finding, Severity
+from app.verify.table_verification import Progress, ZoneVerification
 from mirrorgate.cli.console import ERRORS, OUTPUT, print_json, say
 from mirrorgate.errors import MirrorgateError
 from mirrorgate.text import amount

@@ -1,15 +1,27 @@
-"""The content of one table's pages: the head that all of them have, and how its columns and options came to be."""
+"""The head of one table's pages, how its columns and options came to be, and rows as short, bounded strings.
+
+The plan of a rebuild as the fields of a form, and what the console says of a rebuild.
+
+The fields are strings with one entry on each line, so that any table fits.
+"""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import NoneType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from app.console.links import table_path
+import msgspec
+
+from app.console.render import table_path
 from app.domain.model.table import Table
 from app.domain.model.table_options import DEFAULT_OPTIONS
-from app.domain.model.table_schema import TableSchema, column_changes
+from app.domain.model.table_schema import ColumnType, TableSchema, column_changes
+from app.domain.rebuild import RebuildPhase, RebuildPlan, RebuiltColumn
+from app.staging.rebuild.progress import Rebuild
 from app.staging.tables.schema_versions import StoredVersion
+from mirrorgate import text
+from mirrorgate.errors import Code, RejectedInput
 
 _TABS: Final = (("Status", ""), ("Files", "/files"), ("Schema", "/schema"), ("Rows", "/rows"))
 _ADMIN_TABS: Final = (("Events", "/events"),)
@@ -83,3 +95,173 @@ def changes_of(stored: StoredVersion, before: StoredVersion | None) -> list[str]
 def _table_changes(new: TableSchema, old: TableSchema) -> list[str]:
     found = [f"key: {', '.join(new.key_columns)}"] if new.key_columns != old.key_columns else []
     return found + (["files have a row marker from here on"] if old.bare and not new.bare else [])
+
+
+MAX_CELLS: Final = 1_500
+MAX_COLUMNS: Final = 150
+MAX_CHARACTERS: Final = 120
+"""Characters of one value; a longer one is cut."""
+
+
+class Cell(NamedTuple):
+    """A value as the page shows it. If the value is missing, `note` says why."""
+
+    text: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table of values."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    omitted_columns: int
+    omitted_rows: int
+
+
+def grid(
+    caption: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]], total: int, *, absent: str = "missing"
+) -> Grid:
+    """Return the first rows and columns; `absent` is the note of a column that a row does not have."""
+    shown = tuple(columns[:MAX_COLUMNS])
+    limit = max(1, MAX_CELLS // max(1, len(shown)))
+    cells = tuple(
+        tuple(_cell(row[name]) if name in row else Cell("", absent) for name in shown)
+        for row, _ in zip(rows, range(limit), strict=False)
+    )
+    return Grid(caption, shown, cells, len(columns) - len(shown), total - len(cells))
+
+
+def _cell(value: Any) -> Cell:
+    if value is None:
+        return Cell("", "NULL")
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode().strip('"')
+    return Cell(text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + "…")
+
+
+_NULLABLE: Final = {"required": False, "optional": True}
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFields:
+    """The changes of a rebuild. Columns are named as they are now, except in `keys`."""
+
+    keys: str = ""
+    """Other key columns in the order of the key, by their new names."""
+    types: str = ""
+    """`column: type`, with `required` or `optional` behind it if that changes."""
+    renames: str = ""
+    """`old = new`."""
+    dropped: str = ""
+    """Columns to leave out."""
+
+    @classmethod
+    def of(cls, plan: RebuildPlan, present: TableSchema) -> "PlanFields":
+        """Return the fields that ask for a plan; the order of its columns is not in them."""
+        columns = plan.columns_from(present)
+        kept = {entry.source: entry.column.name for entry in columns}
+        same_key = tuple(kept.get(name) for name in present.key_columns)
+        return cls(
+            keys="" if plan.schema.key_columns == same_key else "\n".join(plan.schema.key_columns),
+            types="\n".join(_types(columns, present, plan.schema.key_set)),
+            renames="\n".join(
+                f"{entry.source} = {entry.column.name}" for entry in columns if entry.column.name != entry.source
+            ),
+            dropped="\n".join(name for name in present.names if name not in kept),
+        )
+
+    @property
+    def key_columns(self) -> list[str] | None:
+        """The key columns that the fields ask for; None for the present ones, whatever they are called then."""
+        return [*_lines(self.keys)] or None
+
+    @property
+    def changes_nothing(self) -> bool:
+        """True if the fields ask for the same columns and key."""
+        return self == PlanFields()
+
+    def columns(self, present: TableSchema) -> list[RebuiltColumn]:
+        """Return the columns that the fields ask for. Raises RejectedInput `bad_schema` or `bad_type` with the line."""
+        columns = {column.name: RebuiltColumn(column, column.name) for column in present.columns}
+
+        def find(name: str, line: str) -> RebuiltColumn:
+            if name not in columns:
+                raise _wrong(line, "the table has no such column, or it is left out twice")
+            return columns[name]
+
+        for line in _lines(self.types):
+            name, separator, declared = map(str.strip, line.rpartition(":"))
+            if not separator:
+                raise _wrong(line, "write `column: type`")
+            columns[name] = _retyped(find(name, line), declared, line)
+        for line in _lines(self.renames):
+            name, separator, new = map(str.strip, line.partition("="))
+            if not separator:
+                raise _wrong(line, "write `old = new`")
+            entry = find(name, line)
+            columns[name] = replace(entry, column=replace(entry.column, name=new))
+        for line in _lines(self.dropped):
+            del columns[find(line, line).source]
+        return [*columns.values()]
+
+
+def _types(columns: tuple[RebuiltColumn, ...], present: TableSchema, keys: frozenset[str]) -> Iterator[str]:
+    """Yield the columns whose type or nullability changes; key columns are required anyway."""
+    before = {column.name: column for column in present.columns}
+    for entry in columns:
+        column, old = entry.column, before[entry.source]
+        is_kept = column.nullable == old.nullable or column.name in keys
+        if column.type != old.type or not is_kept:
+            yield f"{old.name}: {column.type}" + ("" if is_kept else " optional" if column.nullable else " required")
+
+
+def _retyped(entry: RebuiltColumn, declared: str, line: str) -> RebuiltColumn:
+    before, _, last = declared.rpartition(" ")
+    nullable = _NULLABLE.get(last) if before else None
+    try:
+        parsed = ColumnType.parse(declared if nullable is None else before.strip())
+    except RejectedInput as error:
+        raise RejectedInput(error.code, f"`{line}`: {error.detail}") from error
+    column = replace(entry.column, type=parsed, nullable=entry.column.nullable if nullable is None else nullable)
+    return replace(entry, column=column)
+
+
+def _lines(given: str) -> Iterator[str]:
+    return (line.strip() for line in given.splitlines() if line.strip())
+
+
+def _wrong(line: str, what: str) -> RejectedInput:
+    return RejectedInput(Code.BAD_SCHEMA, f"`{line}`: {what}")
+
+
+def progress_text(rebuild: Rebuild, *, is_planned: bool) -> str:
+    """Return how far a rebuild or dry run is, or what came of it.
+
+    `is_planned`: True if the table still has the columns and options of the plan.
+    """
+    images = text.amount(rebuild.rows_done, "row image")
+    match rebuild.phase:
+        case RebuildPhase.CHECKING:
+            return "A drain reads the row images and finds out what would not fit. Nothing changes."
+        case RebuildPhase.CHECKED if rebuild.findings:
+            return "A rebuild by this plan would be refused. Correct the rows at their source, or change the plan."
+        case RebuildPhase.CHECKED if not is_planned:
+            return "The columns or options of the table have changed since. Check the plan again."
+        case RebuildPhase.CHECKED:
+            return f"The plan fits {images}. Copying lasts about {text.duration(rebuild.estimated_seconds)}."
+        case RebuildPhase.COPYING:
+            return (
+                f"A drain copies the row images into generation {rebuild.next_generation}. Changes are accepted by the "
+                "present columns."
+            )
+        case RebuildPhase.REPLACING:
+            return (
+                f"The rows of {images} are copied. The drain deletes the former landing folder; then it publishes them,"
+                " and behind them the changes that are accepted now."
+            )
+        case RebuildPhase.DONE:
+            return f"Generation {rebuild.next_generation} has the rows of {images}, and all changes since."
+        case RebuildPhase.FAILED:
+            return "The table was not rebuilt. Nothing changed."

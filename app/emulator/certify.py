@@ -45,12 +45,12 @@ from app.emulator.exercises import (
 )
 from app.emulator.faults import Effect, Fault, FaultRates, Faults
 from app.emulator.replicator import DEFAULT_SCHEMA
-from app.emulator.wire import Request, Response
+from app.emulator.storage_tree import Request, Response
 from app.landing.local_zone import LocalZone
 from app.mirror.target import MirrorTarget, arrow_dataset
 from app.published.table_files import list_files, list_tables
 from app.verify.codes import FindingCode, Severity
-from app.verify.zone_verification import ZoneVerification
+from app.verify.table_verification import ZoneVerification
 
 MAX_STARTS: Final = 5
 """Of the command for one step: a supervisor would start it again, too."""

@@ -2,7 +2,7 @@
 
 `app.mirror` folds the files. This module adds what Fabric does around it: applied files move away, tables without a
 schema are in the default schema, tables disappear with their folders, and the REST API and `tables.json` show states.
-`app.emulator.rules` has the sources.
+`app.emulator.emulator` has the sources.
 
 A process that dies anywhere loses nothing: the Delta tables know their last file (decision 0037).
 """

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from app.domain.arrow import ArrowField, Damaged, FlatTable, read_fields
 from app.domain.model.change import UNLIMITED, InputLimits
 from mirrorgate.errors import Code, Problem, RejectedInput
-from mirrorgate.errors.json_pointer import pointer_to
+from mirrorgate.errors.exceptions import pointer_to
 
 _CONTINUATION: Final = b"\xff\xff\xff\xff"
 _PREFIX: Final = struct.Struct("<4si")

@@ -36,7 +36,7 @@ from app.staging.connection.database import translated_errors
 from app.staging.tables.registration import RegistrationOutcome, evolve_table, record_registration
 from app.staging.tables.registry import pin_arcion_catalog
 from mirrorgate.errors import Code, Problem, RejectedInput
-from mirrorgate.errors.json_pointer import pointer_to
+from mirrorgate.errors.exceptions import pointer_to
 
 log = structlog.get_logger()
 

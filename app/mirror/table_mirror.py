@@ -37,11 +37,28 @@ from app.domain.mirror_report import FolderOwner, MirrorState, TableReport
 from app.landing.landed_state import FolderMarker, read_marker
 from app.landing.parquet_file import ROW_GROUP_ROWS
 from app.landing.zone import LandingZone, PathKind
-from app.mirror.commit import INSERT, UPSERT, Effect, commit_effect, create_table, fold
-from app.mirror.delta_columns import Column, conform, grown, known_columns
+from app.mirror.commit import (
+    INSERT,
+    UPSERT,
+    Column,
+    Effect,
+    commit_effect,
+    conform,
+    create_table,
+    fold,
+    grown,
+    known_columns,
+)
 from app.mirror.file_order import OrderedFiles, fingerprint, order_table
-from app.mirror.object_store import is_store_error, store_error
-from app.mirror.target import MirrorTarget, Position, arrow_dataset, read_pins, read_position
+from app.mirror.target import (
+    MirrorTarget,
+    Position,
+    arrow_dataset,
+    is_store_error,
+    read_pins,
+    read_position,
+    store_error,
+)
 from app.published.data_file import read_rows, read_schema, with_partition, without_marker
 from app.published.table_files import SCHEMA_SUFFIX, DataFile, PublishedTable, TableFiles
 from app.published.table_metadata import TableMetadata, read_metadata

@@ -22,8 +22,7 @@ from typing import Final, Protocol
 import structlog
 from deltalake.exceptions import DeltaError
 
-from app.mirror.object_store import store_error
-from app.mirror.target import MirrorTarget
+from app.mirror.target import MirrorTarget, store_error
 from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
 
 log = structlog.get_logger()

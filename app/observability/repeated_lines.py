@@ -6,7 +6,8 @@ Bridges import this module, so it must not import settings or structlog.
 import logging
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 INTERVAL_SECONDS: Final = 1.0
@@ -41,3 +42,15 @@ class RepeatedLines:
         if dropped:
             record.msg = f"{record.msg} (repeated: {dropped})"
         return dropped is not None
+
+
+@contextmanager
+def errors_only(logger_name: str) -> Iterator[None]:
+    """Let a library's logger log errors only within the block."""
+    logger = logging.getLogger(logger_name)
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

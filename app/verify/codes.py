@@ -1,12 +1,15 @@
-"""The closed set of codes that `mirrorgate verify` reports: the source of docs/reference/verify-findings.md.
+"""What `mirrorgate verify` reports: findings, and the closed set of their codes.
 
-Scripts rely on them: a code is never renamed.
+The codes are the source of docs/reference/verify-findings.md. Scripts rely on them: a code is never renamed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum, auto, unique
 from typing import Any, Final, Self
 
+from app.published.table_metadata import UnreadableFile, UnreadableMetadata
+from mirrorgate.errors import Misconfigured
 from mirrorgate.errors.codes import by_subject
 
 _REPLACE: Final = (
@@ -443,3 +446,68 @@ SUBJECTS: Final[Mapping[str, Sequence[FindingCode]]] = by_subject(
     }
 )
 """The codes by subject, in the order of docs/reference/verify-findings.md."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One deviation. Severity and remedy follow from the code."""
+
+    code: FindingCode
+    detail: str
+    """Explanation of the problem, with names and numbers and without a row value."""
+    table: str | None = None
+    """`schema.table` or `table`; None for a finding about the zone."""
+    file: str | None = None
+    """Path below the zone's root; None for a finding about the table or the zone."""
+
+    @property
+    def severity(self) -> Severity:
+        """Severity of the finding."""
+        return self.code.severity
+
+    @property
+    def remedy(self) -> str:
+        """Instruction that resolves the finding."""
+        return self.code.remedy
+
+    def to_json(self) -> dict[str, str | None]:
+        """Return the finding as `verify --json` prints it."""
+        return {
+            "code": self.code,
+            "severity": self.severity,
+            "table": self.table,
+            "file": self.file,
+            "detail": self.detail,
+            "remedy": self.remedy,
+        }
+
+
+def guarded(
+    checks: Callable[[], Iterator[Finding]], name: str, *, table: str | None = None, file: str | None = None
+) -> Iterator[Finding]:
+    """Yield what the checks find. An exception ends them and becomes the last finding, about `table` and `file`.
+
+    Raise Misconfigured, which is about the command and not about the zone, and KeyboardInterrupt.
+    """
+    try:
+        yield from checks()
+    except Misconfigured:
+        raise
+    except FileNotFoundError:
+        detail = f"{name}: a file was moved or deleted while it was read"
+        yield Finding(FindingCode.NOT_CHECKED, detail, table, file)
+    except OSError as error:
+        reason = error.strerror or (str(error).splitlines() or [type(error).__name__])[0]
+        yield Finding(FindingCode.CANNOT_READ, f"{name}: {reason}", table, file)
+    except (UnreadableFile, UnreadableMetadata) as error:
+        yield Finding(FindingCode.CANNOT_READ, f"{name}: {error.reason}", table, file or error.path)
+    except Exception as error:  # the last resort: a zone is foreign input
+        if _is_interrupt(error):
+            raise KeyboardInterrupt from error
+        # The text of an unknown error can contain a row value; its type cannot.
+        yield Finding(FindingCode.CHECK_FAILED, f"{name}: {type(error).__name__}", table, file)
+
+
+def _is_interrupt(error: Exception) -> bool:
+    """Return whether Ctrl-C ended a query: DuckDB replaces KeyboardInterrupt by a RuntimeError with this text."""
+    return isinstance(error, RuntimeError) and "interrupted" in str(error).lower()

@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from app.api.alerting import Webhook
-from app.api.auth.issuer_keys import discovered, issuer_client
+from app.api.auth.oidc import discovered, issuer_client
 from app.bounded_answers import UnusableAnswer, bounded_answer
 from app.bridge.kafka.registry import SchemaRegistry
 from app.fabric.transport import Transport

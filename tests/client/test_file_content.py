@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.bridge.objects.formats import StreamReader
+from app.bridge.objects.settings import StreamReader
 from mirrorgate.chunking.chunks import Limits
 from mirrorgate.chunking.json_messages import split_json
 from mirrorgate.errors import Code, RejectedInput

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.console.rebuild_plan import PlanFields
+from app.console.table import PlanFields
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, Table, TableId, TableState
 from app.domain.model.table_options import TableOptions

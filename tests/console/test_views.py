@@ -6,11 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.console.assets import MEDIA_TYPES, STATIC, asset
-from app.console.attention import attention
-from app.console.plots import hour_plots
-from app.console.render import TEMPLATES, environment, prose
-from app.console.table_list import TableQuery, table_list, totals_of
+from app.console.overview import TableQuery, attention, hour_plots, table_list, totals_of
+from app.console.render import MEDIA_TYPES, STATIC, TEMPLATES, asset, environment, prose
 from app.domain.access.sign_in import SessionToken, safe_next
 from app.domain.health.facts import HealthFacts, TableSummary
 from app.domain.health.troubles import troubles

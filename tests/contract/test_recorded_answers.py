@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from app.api import application
 from app.api.openapi.document import RECORDED_ANSWERS
-from app.api.operations import loads
+from app.api.operations import table_operations as loads
 from app.settings import Settings
 from app.staging.mirror import store_reports
 from app.staging.tables.registry import quarantine_table

@@ -19,8 +19,7 @@ from app.bridge.settings_file import DEFAULT_HEALTH_PORT
 from app.settings import Settings
 from mirrorgate.cli.main import app as command_line
 from tests.project.facts import REPOSITORY, project_table
-from tools.helm import find_program
-from tools.manifests import CHART, MANIFESTS, chart_digest, leaves, manifest_files, readme, render
+from tools.manifests import CHART, MANIFESTS, chart_digest, find_program, leaves, manifest_files, readme, render
 
 KUBERNETES: Final = "1.35"
 VALUES: Final = yaml.safe_load((CHART / "values.yaml").read_text())

@@ -11,7 +11,7 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from app.api.limits.memory_budget import (
+from app.api.limits import (
     MAX_UNVERIFIED_BODIES,
     MAX_UNVERIFIED_BYTES,
     MIN_KEY_BYTES,

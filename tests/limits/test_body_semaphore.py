@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.api.limits.body_semaphore import LARGE_BODY_BYTES, BodyPermit, BodySemaphore
+from app.api.limits import LARGE_BODY_BYTES, BodyPermit, BodySemaphore
 from tests.api.calls import ADMIN_KEY, insert
 from tests.limits.conftest import Serve
 from tests.limits.slow_commits import commit_freely, held_commits, wait_for_a_held_commit

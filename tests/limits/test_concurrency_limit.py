@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from app.api.limits.body_semaphore import ConcurrencyLimit
+from app.api.limits import ConcurrencyLimit
 from mirrorgate.errors import Code, TemporarilyUnavailable
 
 

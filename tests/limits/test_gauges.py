@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.api.limits.memory_budget import Allowance, MemoryBudget, Reservation
+from app.api.limits import Allowance, MemoryBudget, Reservation
 from app.observability.api_metrics import BODY_BYTES, CHANGE_REQUESTS
 from tests.limits.conftest import Serve
 

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from app.api.changes.body import MIN_ROWS_BYTES
+from app.api.changes.endpoints import MIN_ROWS_BYTES
 from app.domain.rows.row_layout import MAX_PROBLEMS
 from app.ingest.dry_run import MAX_ANSWER_BYTES
 from tests.api.calls import Gateway, insert, problem

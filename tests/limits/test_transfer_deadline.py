@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.api.limits.body_semaphore import TransferDeadline
+from app.api.limits import TransferDeadline
 
 MIB = 2**20
 DEADLINE = TransferDeadline(max_seconds=300, grace_seconds=10, min_rate=1024)

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from app.api.openapi.docs_pages import STATIC
+from app.api.openapi.document import STATIC
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.limits.conftest import Serve
 from tests.support.http.raw_http import RawClient

@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from app.local.embedded import postgres_account
+from app.local.embedded import postgres as postgres_account
 from app.local.embedded.postgres import PrivatePostgres
 from mirrorgate.errors import Code, Misconfigured
 from tests.support.processes import REPOSITORY, is_alive, read_line, started

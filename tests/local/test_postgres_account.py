@@ -9,9 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from app.local.embedded import postgres_account
-from app.local.embedded.postgres import PrivatePostgres
-from app.local.embedded.postgres_account import choose_account
+from app.local.embedded import postgres as postgres_account
+from app.local.embedded.postgres import PrivatePostgres, choose_account
 from mirrorgate.errors import Code, Misconfigured
 
 ALL = (1 << 41) - 1

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from app import extras
-from app.local.embedded import postgres_account
+from app.local.embedded import postgres as postgres_account
 from app.local.up import plan_up
 from app.settings import Settings
 from mirrorgate.cli.main import main

@@ -16,7 +16,7 @@ import pytest
 
 from app.domain.mirror_report import NO_UPKEEP, Upkeep
 from app.landing.open_zone import ZoneAddress
-from app.mirror.inspection.status import LastUpkeep, read_upkeep
+from app.mirror.inspection.history import LastUpkeep, read_upkeep
 from app.mirror.table_mirror import MirrorLimits
 from app.mirror.target import MirrorTarget
 from app.published.table_files import PublishedTable

@@ -21,8 +21,7 @@ from tests.support.expositions import (
     recording,
     series_of,
 )
-from tools.dashboard.__main__ import DASHBOARD, dashboard
-from tools.dashboard.layout import COLUMNS
+from tools.dashboard.__main__ import COLUMNS, DASHBOARD, dashboard
 
 GRAFANA: Final = REPOSITORY / "deploy" / "grafana"
 STORED: Final[dict[str, Any]] = json.loads(DASHBOARD.read_text(encoding="utf-8"))

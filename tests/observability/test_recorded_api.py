@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from pydantic import SecretStr
 
 from app.api import application
-from app.api.limits.memory_budget import Allowance, MemoryBudget
+from app.api.limits import Allowance, MemoryBudget
 from app.domain.fabric import DatabaseStatus, TableMirroring, parse_state
 from app.domain.model.table import Table
 from app.domain.publication import Failure

@@ -76,9 +76,8 @@ def test_the_tables_have_every_setting_and_every_error_code() -> None:
 def test_the_codes_of_change_requests_are_those_that_their_way_through_the_code_names() -> None:
     modules = [path for part in ("formats", "ingest") for path in (REPOSITORY / "app" / part).rglob("*.py")]
     others = """
-        api/auth/authenticator api/auth/dependencies api/limits/memory_budget api/limits/rate_limits
-        api/exchange api/changes/body api/changes/endpoints
-        api/changes/parameters/common api/changes/parameters/formats api/server/content_types
+        api/auth/authenticator api/auth/dependencies api/limits api/exchange api/changes/endpoints
+        api/changes/parameters api/server/request_parameters
         domain/model/change domain/model/names domain/rows/image_overlay domain/rows/key_changes domain/rows/row_layout
         domain/rows/from_arrow domain/rows/source_order domain/rows/typed_columns domain/rows/row_rules
         domain/rows/landing_rows domain/loads

@@ -97,8 +97,7 @@ def run_with(lock: str, program: str, *arguments: str, **environment: str) -> "s
         (
             "bridge.lock",
             SERVER_MODULES - {"prometheus_client"},
-            "app.bridge.kafka.service app.formats.avro app.bridge.objects.engine app.cli.bridge.kafka "
-            "app.cli.bridge.objects",
+            "app.bridge.kafka.bridge app.formats.avro app.bridge.objects.engine app.cli.bridge app.cli.bridge",
         ),
     ],
 )

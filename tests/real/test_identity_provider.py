@@ -18,8 +18,8 @@ from playwright.sync_api import Browser
 from pydantic import SecretStr
 
 from app.api import application
-from app.api.auth import issuer_keys
-from app.api.auth.code_flow import CodeFlow
+from app.api.auth import oidc as issuer_keys
+from app.api.auth.oidc import CodeFlow
 from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.api.conftest import api_database

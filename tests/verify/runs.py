@@ -5,10 +5,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from app.landing.local_zone import LocalZone
-from app.verify.codes import FindingCode
-from app.verify.finding import Finding
-from app.verify.table_verification import ROW_CHECKS, RowCheckFactory
-from app.verify.zone_verification import ZoneVerification
+from app.verify.codes import Finding, FindingCode
+from app.verify.table_verification import ROW_CHECKS, RowCheckFactory, ZoneVerification
 
 
 def findings(

@@ -10,8 +10,7 @@ import pytest
 from rich.console import Console
 
 from app.cli.verify_output import MAX_PLACES, print_report
-from app.verify.codes import FindingCode
-from app.verify.finding import Finding
+from app.verify.codes import Finding, FindingCode
 from tests.support.cli_output import first_json
 from tests.support.processes import REPOSITORY
 from tests.verify.conftest import Run

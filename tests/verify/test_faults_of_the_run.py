@@ -15,11 +15,9 @@ from app.published.table_files import PublishedTable
 from app.published.table_metadata import TableMetadata
 from app.verify import checks
 from app.verify.checks import files
-from app.verify.codes import FindingCode
-from app.verify.finding import Finding, guarded
-from app.verify.table_verification import RowChecks
-from app.verify.table_view import CheckedFile
-from app.verify.zone_verification import ZoneVerification
+from app.verify.codes import Finding, FindingCode, guarded
+from app.verify.file_reading import CheckedFile
+from app.verify.table_verification import RowChecks, ZoneVerification
 from tests.verify.runs import findings
 from tests.verify.zones import Zone, file_name, rows
 

@@ -15,10 +15,9 @@ from app.landing.local_zone import LocalZone
 from app.landing.zone import LandingZone
 from app.published.table_files import PublishedTable
 from app.published.table_metadata import TableMetadata
-from app.verify.codes import FindingCode
-from app.verify.finding import Finding
-from app.verify.table_view import CheckedFile
-from app.verify.zone_verification import ZoneVerification
+from app.verify.codes import Finding, FindingCode
+from app.verify.file_reading import CheckedFile
+from app.verify.table_verification import ZoneVerification
 from tests.support.processes import read_line, started
 from tests.verify.zones import Zone, age, file_name, rows
 

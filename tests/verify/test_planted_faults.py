@@ -8,7 +8,7 @@ import pytest
 
 from app.landing.local_zone import LocalZone
 from app.verify.codes import SUBJECTS, FindingCode
-from app.verify.zone_verification import ZoneVerification
+from app.verify.table_verification import ZoneVerification
 from tests.verify import faults
 from tests.verify.planting import PLANTED, Planted
 from tests.verify.runs import findings

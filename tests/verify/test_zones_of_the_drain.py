@@ -15,7 +15,7 @@ from app.landing.publish import announce_partner
 from app.settings import Settings
 from app.staging.tables.registration import register_table
 from app.verify.codes import FindingCode
-from app.verify.zone_verification import ZoneVerification, require_landing_zone
+from app.verify.table_verification import ZoneVerification, require_landing_zone
 from spark_jobs.drain_cycle import DrainCycle
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import current, inserts, registered, stage, stage_keys, typed

@@ -3,9 +3,11 @@
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -17,13 +19,42 @@ from app.fabric.definition import Definition
 from app.fabric.transport import FabricRejected
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.zone import LandingZone
+from app.published.table_files import list_tables
 from app.settings import Settings
+from app.verify.codes import Finding, FindingCode, Severity, guarded
+from app.verify.compare_zone import compare_zone
+from app.verify.table_verification import ROW_CHECKS, ZoneVerification
 from app.zone_settings import storage_options
 from mirrorgate.errors import MirrorgateError
 from tools.conformance import content
-from tools.conformance.comparison import differences, in_words, table_names, wrong_in_zone
 from tools.conformance.gateway import RunningGateway, running_gateway, until
 from tools.conformance.report import Outcome, Report, RunEnded, StepFailed, say
+
+
+def wrong_in_zone(zone: LandingZone) -> list[Finding]:
+    """Return what breaks a rule of open mirroring in the zone."""
+    verification = ZoneVerification(zone, tables=(), row_checks=ROW_CHECKS)
+    found = verification.run(datetime.now(UTC), lambda *_: None)
+    return [finding for finding in found if finding.severity is not Severity.ADVICE]
+
+
+def differences(zone: LandingZone, tables: str, storage_options: Mapping[str, str]) -> list[Finding]:
+    """Return what differs between the zone and the Delta tables at an address, also that those are behind."""
+    compared = partial(compare_zone, zone, tables, storage_options=storage_options)
+    found = guarded(compared, "comparison")
+    return [one for one in found if one.severity is not Severity.ADVICE or one.code is FindingCode.AGAINST_BEHIND]
+
+
+def table_names(zone: LandingZone) -> list[str]:
+    """Return the tables of the zone."""
+    return [str(table) for table in list_tables(zone)]
+
+
+def in_words(findings: list[Finding], most: int = 3) -> str:
+    """Return the first findings as one string."""
+    texts = [f"{one.table or ''} {one.code}: {one.detail}".strip() for one in findings[:most]]
+    return "; ".join(texts) + (f"; and {len(findings) - most} more" if len(findings) > most else "")
+
 
 PREFIX: Final = "mirrorgate_conformance_"
 """Every database of a run has a name that begins so."""

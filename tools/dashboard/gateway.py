@@ -2,8 +2,20 @@
 
 from typing import Final
 
-from tools.dashboard.panels import BAD, GOOD, NONE_IS_BAD, NONE_IS_GOOD, WARN, Graph, Listing, Section, Stat
-from tools.dashboard.queries import TABLE, of_tables, rate_of_tables
+from tools.dashboard.panels import (
+    BAD,
+    GOOD,
+    NONE_IS_BAD,
+    NONE_IS_GOOD,
+    TABLE,
+    WARN,
+    Graph,
+    Listing,
+    Section,
+    Stat,
+    of_tables,
+    rate_of_tables,
+)
 
 OVERVIEW: Final = Section(
     "Overview",

@@ -5,6 +5,30 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Any, Final, TypeAlias
 
+TABLE: Final = '{table=~"$table"}'
+
+
+def of_tables(metric: str) -> str:
+    """Return a gauge of the chosen tables, once for each table."""
+    return f"max by (table) ({metric}{TABLE})"
+
+
+def rate_of_tables(metric: str) -> str:
+    """Return the growth per second of a counter of all chosen tables together."""
+    return f"sum(max by (table) (rate({metric}{TABLE}[$__rate_interval])))"
+
+
+def rate(metric: str, by: str = "", matching: str = "") -> str:
+    """Return the growth per second of a counter of all processes."""
+    return f"sum{f' by ({by})' if by else ''} (rate({metric}{matching}[$__rate_interval]))"
+
+
+def quantiles(metric: str, matching: str = "") -> dict[str, str]:
+    """Return the median and two high quantiles of a histogram of seconds, by their legends."""
+    buckets = f"sum by (le) (rate({metric}_bucket{matching}[$__rate_interval]))"
+    return {f"{share:.0%}": f"histogram_quantile({share}, {buckets})" for share in (0.5, 0.95, 0.99)}
+
+
 Json: TypeAlias = dict[str, Any]
 
 DATASOURCE: Final[Json] = {"type": "prometheus", "uid": "${datasource}"}

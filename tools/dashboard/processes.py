@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from tools.dashboard.panels import Graph, Section
-from tools.dashboard.queries import quantiles, rate
+from tools.dashboard.panels import Graph, Section, quantiles, rate
 
 API: Final = Section(
     "API",

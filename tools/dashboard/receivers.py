@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from tools.dashboard.panels import Graph, Listing, Section, Stat
-from tools.dashboard.queries import TABLE, of_tables, quantiles, rate, rate_of_tables
+from tools.dashboard.panels import TABLE, Graph, Listing, Section, Stat, of_tables, quantiles, rate, rate_of_tables
 
 FABRIC: Final = Section(
     "Fabric",

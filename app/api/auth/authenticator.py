@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Final, Protocol
 
-from app.api.limits.rate_limits import RateLimiter
+from app.api.limits import RateLimiter
 from app.domain.access.rights import (
     EVERY_TABLE,
     NO_LIMITS,
@@ -48,7 +48,7 @@ IDS_SECONDS: Final = 1.0
 
 
 class TokenVerifier(Protocol):
-    """Verifier of an issuer's access tokens; see `app.api.auth.tokens`."""
+    """Verifier of an issuer's access tokens; see `app.api.auth.oidc`."""
 
     def start(self) -> None:
         """Prepare for the first token, in a thread."""

@@ -1,9 +1,8 @@
 """The routes of the console: pages, forms and files below `/console`.
 
-`sessions` gives a route its signed-in user, `forms` the checked fields of a POST, `answers` the responses. `sign_in`
-and `oidc_sign_in` work without a session, and so do the files that pages load; `pages` has a router for each section.
-Routes read through `app.staging` and call the functions of the API's routes, never the API over HTTP. No page is in the
-contract of the API.
+`answers` gives a route its signed-in user, the checked fields of a POST, and the responses. `sign_in` works without a
+session, and so do the files that pages load; `pages` has a router for each section. Routes read through `app.staging`
+and call the functions of the API's routes, never the API over HTTP. No page is in the contract of the API.
 """
 
 import asyncio
@@ -12,25 +11,22 @@ from typing import Final
 from fastapi import APIRouter, FastAPI, Response
 from starlette.exceptions import HTTPException
 
-from app.api.console import oidc_sign_in, sign_in
-from app.api.console.pages import activity, dead_letters, doctor, keys, overview, rebuild, table, try_message
-from app.api.console.sessions import ConsoleUser, SignInRequired, answer_sign_in
-from app.console.assets import MEDIA_TYPES, PREFIX
-from app.console.assets import asset as find_asset
+from app.api.console import sign_in
+from app.api.console.answers import ConsoleUser, SignInRequired, answer_sign_in
+from app.api.console.pages import acts, dead_letters, keys, overview, table, try_message
+from app.console.render import MEDIA_TYPES, PREFIX
+from app.console.render import asset as find_asset
 
 _assets: Final = APIRouter()
 _unknown: Final = APIRouter()
 _ROUTERS: Final = (
     _assets,
     sign_in.router,
-    oidc_sign_in.router,
     overview.router,
     table.router,
-    rebuild.router,
+    acts.router,
     dead_letters.router,
-    activity.router,
     try_message.router,
-    doctor.router,
     keys.router,
     _unknown,
 )

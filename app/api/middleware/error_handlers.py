@@ -29,8 +29,7 @@ from app.api.server.problem_responses import (
     problem_response,
 )
 from app.api.server.request_facts import BODY_COMPLETE
-from app.console.chrome import Chrome, installed_version
-from app.console.render import render
+from app.console.render import Chrome, installed_version, render
 from app.domain.access.rejections import Rejection
 from app.domain.model.names import TableName
 from app.observability.telemetry import current_request_id

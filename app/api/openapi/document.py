@@ -1,17 +1,25 @@
 """The FastAPI application class whose contract is complete: servers, tags, problems and headers of every answer.
 
 It adds to FastAPI's contract what that cannot derive, and simplifies schemas for generators of clients.
+
+Swagger UI at `/docs` and Redoc at `/redoc` show the contract. All scripts are served from this package, so the pages
+work without internet access, and no other server supplies a script to a page into which a user types a key.
+`static/README.md` lists the origin of the files. `/` redirects to the console, or to `/docs` if it is off.
 """
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import yaml
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
+from starlette.exceptions import HTTPException
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -28,48 +36,10 @@ JSON: Final = "application/json"
 RECORDED_ANSWERS: Final = Path(__file__).with_name("answers.yaml")
 """An answer of a real gateway for each operation and status; tests/contract/test_recorded_answers.py writes it."""
 
-HEADERS: Final[dict[str, Any]] = {
-    "X-Request-Id": {
-        "description": "Identifies this request in the gateway's log: the caller's own id if it sent a valid one.",
-        "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"},
-    },
-    "Retry-After": {
-        "description": "Seconds after which the same request can be sent again.",
-        "schema": {"type": "integer", "minimum": 0},
-    },
-    "RateLimit-Policy": {
-        "description": "The rate limits of the key, if any: a quota of `q` units `qu` per `w` seconds.",
-        "schema": {"type": "string", "examples": ['"requests";q=50;qu="request";w=1']},
-    },
-    "RateLimit": {
-        "description": "The rest of each quota (`r`), and the seconds (`t`) until it is full again.",
-        "schema": {"type": "string", "examples": ['"requests";r=12;t=1']},
-    },
-    "WWW-Authenticate": {
-        "description": "The authentication schemes that are accepted, the preferred one first.",
-        "schema": {"type": "string", "examples": [CHALLENGES]},
-    },
-    "Idempotency-Replayed": {
-        "description": "Present if the request was accepted before; the answer repeats the first one.",
-        "schema": {"type": "string", "enum": ["true"]},
-    },
-}
-SECURITY_SCHEMES: Final[dict[str, Any]] = {
-    "basic": {
-        "type": "http",
-        "scheme": "basic",
-        "description": "An API key as the password, with any user name.",
-    },
-    "signature": {
-        "type": "apiKey",
-        "in": "header",
-        "name": "X-Signature",
-        "description": "The change endpoints accept a body that is signed with the signing secret of a key: "
-        "`sha256=<hex>`, or `t=<seconds>,v1=<hex>`, with the id of the key in the header `Mirrorgate-Key-Id` or in "
-        "`?key_id=`. The header can also be `X-Hub-Signature-256`.",
-    },
-}
-"""Ways to show a key besides sending it as a bearer token; see docs/send/webhooks.md."""
+_CONTRACT: Final[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("contract.yaml").read_text(encoding="utf-8"))
+"""What FastAPI cannot derive, in the form of the contract."""
+HEADERS: Final[dict[str, Any]] = _CONTRACT["headers"]
+HEADERS["WWW-Authenticate"]["schema"]["examples"] = [CHALLENGES]
 
 _NAME_MAPS: Final = frozenset({"properties", "schemas", "paths", "headers", "$defs"})
 _OUTSIDE_PARAMETER_SCHEMAS: Final = frozenset({"default", "description", "title"})
@@ -191,56 +161,12 @@ def _describe_default(described: dict[str, Any], schema: dict[str, Any]) -> dict
 
 TITLE: Final = "Mirrorgate"
 VERSION: Final = "1.0.0"
-DESCRIPTION: Final = (
-    "Ingestion gateway for Microsoft Fabric open mirroring. Post change batches in Arcion, Qlik Replicate or Debezium "
-    "format, or plain rows; the answer 202 means that the changes are durable and will land exactly once, in order.\n\n"
-    "The version above is that of this contract: 1.x never loses a key or changes its meaning. The version of the "
-    "program is in the metric `mirrorgate_build_info`, and `mirrorgate --version` prints it."
-)
-LICENSE: Final[dict[str, Any]] = {"name": "Apache License 2.0", "identifier": "Apache-2.0"}
-SERVERS: Final[list[dict[str, Any]]] = [
-    {"url": "/", "description": "The gateway that serves this contract."},
-    {"url": "http://127.0.0.1:8480", "description": "`mirrorgate up` on this machine."},
-]
-TAGS: Final[list[dict[str, Any]]] = [
-    {"name": "changes", "description": "Post changes, and read the progress of a producer."},
-    {"name": "tables", "description": "Register tables; read their status, schema, landing files and batches."},
-    {"name": "mirror", "description": "Read how far the Delta mirror is, and rows of a mirrored table."},
-    {"name": "dead letters", "description": "Read, replay or discard rejected messages that were kept."},
-    {
-        "name": "operations",
-        "description": "Pause, drop, recreate, repair and release tables. Each operation names a generation.",
-    },
-    {"name": "loads", "description": "Reload a table while its stream of changes continues."},
-    {"name": "recovery", "description": "Compare a table with its source."},
-    {"name": "layouts", "description": "Say where Replicate messages of a custom format have their parts."},
-    {"name": "keys", "description": "Manage API keys: their rights, tables and rate limits."},
-    {"name": "audit", "description": "Read who did what, and which calls were rejected."},
-    {"name": "status", "description": "Read health, readiness and metrics of the gateway."},
-]
-
-_DESCRIPTIONS: Final = {
-    400: "Malformed request",
-    401: "No valid key or token",
-    403: "The key lacks the right",
-    404: "No such table, batch or key, or a table outside the key's patterns",
-    408: "The body arrived too slowly",
-    409: "Conflict with the table's state or schema",
-    413: "Body too large",
-    415: "Unsupported content type or encoding",
-    422: "A message or a field is not valid",
-    429: "The backlog or the rate limit of the key is exceeded; see Retry-After",
-    500: "An error of the gateway; search its log for the request id",
-    503: "Temporarily unavailable; see Retry-After",
-}
-
-
 _ANSWERED_OPTIONS: Final = "TableOptionsModel"
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the `responses` of a route for these statuses, each with problem details."""
-    return {status: {"description": _DESCRIPTIONS[status], "model": ProblemModel} for status in statuses}
+    return {status: {"description": _CONTRACT["answers"][status], "model": ProblemModel} for status in statuses}
 
 
 class GatewayApp(FastAPI):
@@ -258,16 +184,16 @@ class GatewayApp(FastAPI):
         super().__init__(
             title=TITLE,
             version=VERSION,
-            description=DESCRIPTION,
-            license_info=LICENSE,
-            servers=SERVERS,
-            openapi_tags=TAGS,
+            description=_CONTRACT["description"],
+            license_info=_CONTRACT["license"],
+            servers=_CONTRACT["servers"],
+            openapi_tags=_CONTRACT["tags"],
             redirect_slashes=False,
             separate_input_output_schemas=False,
             generate_unique_id_function=lambda route: route.name,  # the name of the route's function
             strict_content_type=False,  # a body without a content type counts as JSON, as at the change endpoints
             openapi_url=None,
-            docs_url=None,  # FastAPI's pages load scripts from other servers; see docs_pages
+            docs_url=None,  # FastAPI's pages load scripts from other servers
             redoc_url=None,
             # FastAPI's telemetry looks for a collector at every request: 13 % of a small request.
             telemetry={"tracing": False, "metrics": False, "logs": False},
@@ -301,7 +227,7 @@ def _complete(contract: dict[str, Any]) -> dict[str, Any]:
         if "security" in operation:
             operation["security"] = [*operation["security"], {"basic": []}]
         for status in _common_statuses(operation):
-            operation["responses"].setdefault(str(status), error_response(_DESCRIPTIONS[status]))
+            operation["responses"].setdefault(str(status), error_response(_CONTRACT["answers"][status]))
         operation["responses"] = dict(sorted(operation["responses"].items()))
         describe_successes(operation, contract["components"]["schemas"])
         show_answers(operation)
@@ -313,7 +239,7 @@ def _complete(contract: dict[str, Any]) -> dict[str, Any]:
     _describe_options(components["schemas"])
     components["schemas"] = dict(sorted((components["schemas"] | message_schemas()).items()))
     components["headers"] = HEADERS
-    components["securitySchemes"] |= SECURITY_SCHEMES
+    components["securitySchemes"] |= _CONTRACT["security_schemes"]
     completed: dict[str, Any] = simplify_schema(contract)
     return completed
 
@@ -346,3 +272,99 @@ def _common_statuses(operation: dict[str, Any]) -> Iterator[int]:
         yield 415
     if "requestBody" in operation or operation.get("parameters"):  # a path or query can be invalid UTF-8
         yield 400
+
+
+router = APIRouter(include_in_schema=False)
+
+STATIC: Final = Path(__file__).parent / "static"
+MEDIA_TYPES: Final[Mapping[str, str]] = {
+    "swagger-ui-bundle.js": "text/javascript",
+    "swagger-ui.css": "text/css",
+    "swagger-start.js": "text/javascript",
+    "redoc.standalone.js": "text/javascript",
+    "redoc-start.js": "text/javascript",
+    "docs.css": "text/css",
+    "favicon.svg": "image/svg+xml",
+}
+"""The media types of the files that are served, by file name."""
+
+POLICY: Final = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self' 'unsafe-inline'",  # both pages set inline styles
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "worker-src blob:",  # Redoc's search
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+_REDOC_LOGO: Final = b"https://cdn.redoc.ly/redoc/logo-mini.svg"
+"""A picture that Redoc would load from another server, which the policy forbids; the page shows our icon there."""
+
+_PAGE_HEADERS: Final = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
+_METHODS: Final = ["GET", "HEAD"]
+
+
+@router.api_route("/", methods=_METHODS)
+async def root(request: Request) -> Response:
+    """Redirect to the console, or to Swagger UI if it is off."""
+    return RedirectResponse("console" if request.app.gateway.settings.console else "docs", 307)
+
+
+@router.api_route("/docs", methods=_METHODS)
+async def swagger() -> Response:
+    """Return the page of Swagger UI."""
+    return _page("Swagger UI", ["swagger-ui.css"], ["swagger-ui-bundle.js", "swagger-start.js"])
+
+
+@router.api_route("/redoc", methods=_METHODS)
+async def redoc() -> Response:
+    """Return the page of Redoc."""
+    return _page("Redoc", [], ["redoc.standalone.js", "redoc-start.js"])
+
+
+@router.api_route("/openapi.json", methods=_METHODS)
+async def contract(request: Request) -> Response:
+    """Return the contract as JSON."""
+    return Response(encoded_contract(request.app), media_type="application/json")
+
+
+@router.api_route("/docs/assets/{name}", methods=_METHODS)
+async def asset(name: str) -> Response:
+    """Return a script, style sheet or icon of the pages."""
+    if name not in MEDIA_TYPES:
+        raise HTTPException(404)
+    content = await asyncio.to_thread(_content, name)
+    return Response(content, headers={"Cache-Control": "max-age=3600"}, media_type=MEDIA_TYPES[name])
+
+
+@router.api_route("/favicon.ico", methods=_METHODS)
+async def favicon() -> Response:
+    """Return the icon, for browsers that ask for it at the root."""
+    return await asset("favicon.svg")
+
+
+@lru_cache(1)
+def encoded_contract(app: FastAPI) -> bytes:
+    """Return the contract as JSON, the same object each time: callers without a key may read it slowly."""
+    return msgspec.json.encode(app.openapi())
+
+
+@cache
+def _content(name: str) -> bytes:
+    return (STATIC / name).read_bytes().replace(_REDOC_LOGO, b"docs/assets/favicon.svg")
+
+
+def _page(title: str, styles: list[str], scripts: list[str]) -> HTMLResponse:
+    links = "".join(f'<link rel="stylesheet" href="docs/assets/{name}">' for name in ["docs.css", *styles])
+    loaded = "".join(f'<script src="docs/assets/{name}"></script>' for name in scripts)
+    content = (
+        f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Mirrorgate - {title}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<link rel="icon" href="docs/assets/favicon.svg">{links}</head>'
+        f'<body><div id="docs"></div>{loaded}</body></html>'
+    )
+    return HTMLResponse(content, headers=_PAGE_HEADERS)

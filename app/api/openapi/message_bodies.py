@@ -10,7 +10,7 @@ from typing import Any, Final
 import yaml
 
 from app.api.schemas.changes import PlainRow
-from app.api.server.content_types import ARROW_STREAM, AVRO
+from app.api.server.request_parameters import ARROW_STREAM, AVRO
 
 COMPONENTS: Final = "#/components/schemas/"
 

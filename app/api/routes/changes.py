@@ -1,11 +1,14 @@
-"""`POST /v1/changes/…` as routes of the framework, which describes them in the contract.
+"""`POST /v1/changes/…` as routes of the framework, which describes them in the contract; and `/v1/producers`.
 
-`RequestEntry` answers these requests before they reach the framework. If the framework gets one, it calls the same
+`RequestEntry` answers change requests before they reach the framework. If the framework gets one, it calls the same
 endpoint (decision 0031).
 """
 
-from fastapi import APIRouter, Request, Response
+from typing import Annotated
 
+from fastapi import APIRouter, Path, Request, Response
+
+from app.api.auth.dependencies import Ingester
 from app.api.changes.endpoints import ARCION, ARROW, DEBEZIUM, PREFIX, REPLICATE, ROWS, ChangeEndpoint
 from app.api.changes.parameters import (
     CsvDialectParameters,
@@ -19,9 +22,13 @@ from app.api.changes.parameters import (
     openapi_extra,
 )
 from app.api.exchange import exchange_of
+from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
 from app.api.openapi.message_bodies import ARCION_BODY, ARROW_BODY, DEBEZIUM_BODY, REPLICATE_BODY, ROWS_BODY
-from app.api.schemas.changes import AcceptedModel, DryRunModel
+from app.api.schemas.changes import AcceptedModel, DryRunModel, ProducerModel
+from app.staging.batches.idempotency import find_producer
+from app.staging.connection.database import translated_errors
+from mirrorgate.errors import Code, RejectedInput
 
 router = APIRouter(prefix=PREFIX, tags=["changes"])
 
@@ -118,3 +125,30 @@ async def post_arrow_rows(request: Request) -> Response:
 async def _answer(endpoint: ChangeEndpoint, request: Request) -> Response:
     answer = await endpoint(exchange_of(request.scope))
     return Response(answer.content, answer.status, answer.headers, "application/json")
+
+
+producers_router = APIRouter(prefix="/v1/producers", tags=["changes"])
+
+
+@producers_router.get(
+    "/{producer:path}",
+    summary="Get the last durable number and position of a producer, and its receipts",
+    responses=problems(401, 403, 404, 503),
+)
+def get_producer(
+    producer: Annotated[
+        str, Path(max_length=255, description="The name that was sent as `Mirrorgate-Producer`.", examples=["crm"])
+    ],
+    gateway: GatewayDep,
+    principal: Ingester,
+) -> ProducerModel:
+    """Return the progress of one of the key's producers.
+
+    A producer belongs to the key that it sends with. Its first number is 1. Its name can contain slashes.
+    """
+    with translated_errors(), gateway.engine.begin() as connection:
+        found = find_producer(connection, principal.key_id, producer)
+    if found is None:
+        raise RejectedInput(Code.UNKNOWN_PRODUCER, "no accepted request of this producer is stored")
+    receipts = None if found.answer is None else found.answer["receipts"]
+    return ProducerModel(producer=producer, sequence=found.sequence, position=found.position, receipts=receipts)

@@ -7,12 +7,18 @@ import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from app.api.auth.dependencies import Administrator, Reader, visible_name
-from app.api.changes.body import read_other_body
+from app.api.changes.endpoints import read_other_body
 from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
-from app.api.operations.dead_letters import discard_one, discard_through, letter_message, replay_one, replay_waiting
 from app.api.operations.keys import caller_names
-from app.api.operations.table_operations import found_table
+from app.api.operations.table_operations import (
+    discard_one,
+    discard_through,
+    found_table,
+    letter_message,
+    replay_one,
+    replay_waiting,
+)
 from app.api.routes.table_operations import GenerationParameter
 from app.api.routes.tables import TablePath
 from app.api.schemas.changes import (

@@ -1,33 +1,50 @@
-"""`/v1/tables` and `/v1/batches`: register tables, read their status, landing ledger and batches."""
+"""`/v1/tables` and `/v1/batches`: register tables, read their status, schema, chain, files and mirrored rows."""
 
-from typing import Annotated
+from base64 import b64decode
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Path, Query, Response
+import msgspec
+from fastapi import APIRouter, Path, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
 
 from app.api.auth.dependencies import Reader, Registrar, check_sources, visible_name
-from app.api.gateway import GatewayDep
+from app.api.gateway import Gateway, GatewayDep
 from app.api.openapi.document import problems
 from app.api.operations.table_operations import visible_table
 from app.api.schemas.changes import BatchModel
-from app.api.schemas.common import MAX_ID, PageLimit
+from app.api.schemas.common import MAX_ID, MAX_PAGE_ENTRIES, PageLimit
 from app.api.schemas.registered_table import RegisteredTableModel, registered_table
-from app.api.schemas.status import TableModel, TablesModel, fabric_model, table_statuses
+from app.api.schemas.status import (
+    MirrorRowsModel,
+    TableMirrorModel,
+    TableModel,
+    TablesModel,
+    fabric_model,
+    table_statuses,
+)
 from app.api.schemas.tables import (
+    BlockModel,
+    ChainModel,
+    ColumnModel,
     FileModel,
     FilesModel,
     RegisterTable,
+    SchemaModel,
     declared_schema,
     pointing_at,
     read_options,
 )
 from app.domain.access.mask_secret import check_registered, hashes
-from app.domain.access.rights import check_row_rules
+from app.domain.access.rights import Principal, check_row_rules
+from app.domain.arrow import SchemaEvent, described_schemas, schema_to_flatbuffer
 from app.domain.model.landing_file import file_name
-from app.domain.model.table import BatchSequence, FileNumber, Generation
+from app.domain.model.table import BatchSequence, FileNumber, Generation, Table
+from app.domain.publication import Block
 from app.staging.access.mask_secrets import record_secret
 from app.staging.batches.staged_blocks import find_batch
 from app.staging.connection.database import read_snapshot, translated_errors
-from app.staging.ledger.files import list_files
+from app.staging.ledger.files import list_files, read_chain, schema_events
+from app.staging.mirror import mirror_progress
 from app.staging.tables.registration import RegistrationOutcome, record_registration, register_table
 from app.staging.tables.registry import list_tables
 from mirrorgate.errors import Code, RejectedInput
@@ -183,3 +200,152 @@ def get_batch(
         rows=batch.rows,
         file=file_name(FileNumber(batch.file_number)) if batch.file_number else None,
     )
+
+
+FLATBUFFER: Final = "application/vnd.apache.arrow.schema"
+_FLATBUFFER_ANSWER: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"content": {FLATBUFFER: {"schema": {"type": "string", "contentMediaType": FLATBUFFER}}}}
+}
+
+
+@router.get(
+    "/tables/{table}/schema",
+    summary="Get the current schema version of a table",
+    response_model=SchemaModel,
+    responses={**_FLATBUFFER_ANSWER, **problems(401, 403, 404, 422, 503)},
+)
+def get_table_schema(
+    table: TablePath, request: Request, gateway: GatewayDep, principal: Reader
+) -> SchemaModel | Response:
+    """Return the declared columns.
+
+    With `Accept: application/vnd.apache.arrow.schema`, return the Arrow schema of landing files, including the row
+    marker, as a raw flatbuffer.
+    """
+    with translated_errors(), gateway.engine.begin() as connection:
+        found = visible_table(connection, table, principal)
+    if FLATBUFFER in request.headers.get("accept", ""):
+        schema = found.schema.landing.file_schema(marker_first=gateway.settings.marker_first)
+        return Response(schema_to_flatbuffer(schema), media_type=FLATBUFFER)
+    return SchemaModel(
+        table=str(found.name),
+        generation=found.generation,
+        schema_version=found.schema_version,
+        key_columns=list(found.schema.key_columns),
+        columns=[ColumnModel(name=c.name, type=str(c.type), nullable=c.nullable) for c in found.schema.columns],
+        left_columns=[name for name in found.schema.names if name in found.left_columns],
+    )
+
+
+@router.get(
+    "/tables/{table}/chain",
+    summary="Get the metadata chain of the current generation",
+    responses=problems(400, 401, 403, 404, 422, 503),
+)
+def get_table_chain(
+    table: TablePath,
+    gateway: GatewayDep,
+    principal: Reader,
+    start: Annotated[int, Query(ge=0, description="First sequence number of the page.")] = 0,
+    limit: PageLimit = 100,
+) -> ChainModel:
+    """Return blocks in order of their sequence number.
+
+    The chain begins with a `Seed`, and has a `SetDataSchema` for each schema version (Open Data Fabric's event, with
+    the Arrow schema of the files) and an `AddData` for each file, with rows, batches, digests and the last source
+    position. A block has the SHA-256 of the previous one over canonical JSON (RFC 8785).
+    """
+    with translated_errors(), gateway.engine.begin() as connection:
+        found = visible_table(connection, table, principal)
+        life = (found.table_id, found.generation)
+        chain = list(read_chain(connection, *life, start=start, limit=limit))
+        before = schema_events(connection, *life, before=start, limit=1)
+    schemas = described_schemas(map(_flatbuffer, filter(_sets_schema, chain)), *map(_flatbuffer, before))
+    described = {block.sequence_number: next(schemas) for block in chain if _sets_schema(block)}
+    blocks = [
+        BlockModel(
+            sequence_number=block.sequence_number,
+            previous_hash=block.previous_hash,
+            hash=block.hash,
+            system_time=block.system_time,
+            event=dict(block.event),
+            **_words(described.get(block.sequence_number)),
+        )
+        for block in chain
+    ]
+    next_start = start + limit if len(blocks) == limit else None
+    return ChainModel(table=str(found.name), generation=found.generation, blocks=blocks, next_start=next_start)
+
+
+def _sets_schema(block: Block) -> bool:
+    return bool(block.event["kind"] == "SetDataSchema")
+
+
+def _flatbuffer(block: Block) -> bytes:
+    return b64decode(block.event["schema"])
+
+
+def _words(described: SchemaEvent | None) -> dict[str, Any]:
+    """Return the fields of a block that describe its schema."""
+    if described is None:
+        return {}
+    columns = [ColumnModel(name=one.name, type=str(one.type), nullable=one.nullable) for one in described.columns]
+    return {"columns": columns, "changes": described.changes}
+
+
+mirror_router = APIRouter(prefix="/v1/tables/{table}", tags=["mirror"])
+
+
+@mirror_router.get(
+    "/mirror",
+    summary="Get how far the Delta mirror has applied a table's landing files",
+    responses=problems(400, 401, 403, 404, 422, 503),
+)
+def get_table_mirror(table: TablePath, gateway: GatewayDep, principal: Reader) -> TableMirrorModel:
+    """Return the mirror's last report about the current generation, compared with the landing ledger."""
+    with translated_errors(), gateway.engine.begin() as connection:
+        found = visible_table(connection, table, principal)
+        progress = mirror_progress(connection, [found.table_id]).get(found.table_id)
+    if progress is None:
+        raise RejectedInput(Code.NOT_MIRRORED, f"no mirror has reported generation {found.generation} of {found.name}")
+    return TableMirrorModel.of_progress(progress, table=str(found.name), generation=found.generation)
+
+
+@mirror_router.get(
+    "/rows",
+    summary="Read rows of the mirrored table, at any version",
+    response_model=MirrorRowsModel,
+    responses=problems(400, 401, 403, 404, 422, 503),
+)
+async def list_table_rows(
+    table: TablePath,
+    gateway: GatewayDep,
+    principal: Reader,
+    version: Annotated[
+        int | None, Query(ge=0, le=MAX_ID, description="The Delta version; without it the newest.")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE_ENTRIES, description="Maximum number of rows in the answer.")] = 100,
+) -> Response:
+    """Return rows as the Delta table has them, in no particular order.
+
+    Only an API with the setting `MIRRORGATE_MIRROR_TARGET` can read rows. An answer ends at 16 MiB.
+    """
+    found = await run_in_threadpool(_find_table, gateway, table, principal)
+    if gateway.mirror_rows is None:
+        raise RejectedInput(
+            Code.NOT_MIRRORED, "this API has no target of a mirror: MIRRORGATE_MIRROR_TARGET is not set"
+        )
+    page = await gateway.mirror_rows.read(found.name, version, limit)
+    answer = {
+        "table": str(found.name),
+        "version": page.version,
+        "columns": [{"name": name, "type": column_type} for name, column_type in page.columns],
+        "rows": page.rows,
+        "has_more": page.has_more,
+    }
+    return Response(msgspec.json.encode(answer), media_type="application/json")
+
+
+def _find_table(gateway: Gateway, table: str, principal: Principal) -> Table:
+    with translated_errors(), gateway.engine.begin() as connection:
+        return visible_table(connection, table, principal)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.api.schemas.common import Model
+from app.api.schemas.common import Model, TableAnswer
 from app.domain.model.dead_letter import LetterFormat, LetterState
 from app.ingest import MAX_OPERATION_CHARACTERS, MAX_OPERATIONS
 
@@ -114,14 +114,8 @@ class WithheldModel(Model):
     """The columns that are masked, and those that the stored row fills."""
 
 
-class DryRunTableModel(Model):
+class DryRunTableModel(TableAnswer):
     """The rows that would land in a table, by column name, including `__rowMarker__`."""
-
-    table: str
-    """The name of the table, `name` or `schema.name`."""
-
-    generation: int
-    """The generation of the table: one lifetime of its landing folder."""
 
     schema_version: int
     """The number of the schema version, from 1."""
@@ -168,7 +162,7 @@ class DryRunModel(Model):
     """Changes that the source order identifies as accepted before."""
 
 
-class BatchModel(Model):
+class BatchModel(TableAnswer):
     """The state of a change batch, and its file.
 
     `discarded` means that the generation ended before the batch was published. The counts and the file are null after
@@ -178,12 +172,6 @@ class BatchModel(Model):
     model_config = ConfigDict(
         json_schema_extra={"examples": [_RECEIPT | {"state": "published", "file": "00000000000000000002.parquet"}]}
     )
-
-    table: str
-    """The name of the table, `name` or `schema.name`."""
-
-    generation: int
-    """The generation of the table: one lifetime of its landing folder."""
 
     sequence: int
     """The number of the batch in the generation."""

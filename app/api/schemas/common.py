@@ -71,6 +71,16 @@ def _build_options_schema() -> None:
 _build_options_schema()
 
 
+class TableAnswer(Model):
+    """Base of answers about one generation of a table."""
+
+    table: str
+    """The name of the table, `name` or `schema.name`."""
+
+    generation: int
+    """The generation of the table: one lifetime of its landing folder."""
+
+
 def _as_text(value: Any) -> Any:
     """Raise ValueError for a number, which pydantic would read as seconds or milliseconds since 1970."""
     if isinstance(value, int | float) or (isinstance(value, str) and _NUMBER.fullmatch(value)):

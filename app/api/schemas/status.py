@@ -10,7 +10,7 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
-from app.api.schemas.common import Model, Seconds
+from app.api.schemas.common import Model, Seconds, TableAnswer
 from app.api.schemas.operations import RebuildModel
 from app.domain.fabric import remedy_for
 from app.domain.health.facts import HealthFacts
@@ -359,19 +359,13 @@ class BackfillModel(Model):
     """Time at which it ended; null before that."""
 
 
-class TableModel(Model):
+class TableModel(TableAnswer):
     """The state of a table and its reconciliation.
 
     `accepted` always equals `staged`. It equals `published` if the lag is 0, and `processed` after Fabric has
     replicated everything. `processed` is null if Fabric's monitoring cannot be read or does not list the table.
     `mirror` is null if no Delta mirror has reported the current generation.
     """
-
-    table: str
-    """The name of the table, `name` or `schema.name`."""
-
-    generation: int
-    """The generation of the table: one lifetime of its landing folder."""
 
     state: TableState
     """State of the table: it publishes, is paused or quarantined, or is about to be dropped."""
@@ -481,7 +475,7 @@ class ReadinessModel(Model):
     """The writer of this process."""
 
 
-class GatewayStatusModel(Model):
+class GatewayStatusModel(ReadinessModel):
     """The state of the gateway: the parts of `/readyz`, and six more.
 
     These are `drain`, `tables`, `backlog`, `fabric`, `mirror` and `clock`.
@@ -489,12 +483,6 @@ class GatewayStatusModel(Model):
 
     ready: bool
     """True if every part is `ok`."""
-
-    parts: dict[str, str]
-    """Each part is `ok`, or says what is wrong."""
-
-    writer: WriterModel
-    """The writer of this process."""
 
     drains: int | None
     """Drains with a valid lease; null while the database does not answer."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, ModelWrapValidatorHandler, model_validator
 
-from app.api.schemas.common import Model
+from app.api.schemas.common import Model, TableAnswer
 from app.domain.access.mask_secret import MaskSecret
 from app.domain.arrow import columns_of, schema_from_bytes
 from app.domain.model.names import check_column_name
@@ -85,14 +85,8 @@ class RegisterTable(Model):
         return model
 
 
-class SchemaModel(Model):
+class SchemaModel(TableAnswer):
     """The columns of a table's current schema version."""
-
-    table: str
-    """The name of the table, `name` or `schema.name`."""
-
-    generation: int
-    """The generation of the table: one lifetime of its landing folder."""
 
     schema_version: int
     """The number of the schema version, from 1."""
@@ -131,14 +125,8 @@ class BlockModel(Model):
     """Changes by a `SetDataSchema`, in words; null for other events."""
 
 
-class ChainModel(Model):
+class ChainModel(TableAnswer):
     """A page of the metadata chain. `next_start` is the `start` of the next page; null on the last page."""
-
-    table: str
-    """The name of the table, `name` or `schema.name`."""
-
-    generation: int
-    """The generation of the table: one lifetime of its landing folder."""
 
     blocks: list[BlockModel]
     """The blocks, by number."""
@@ -184,14 +172,8 @@ class FileModel(Model):
     """Time at which it was published; null before that."""
 
 
-class FilesModel(Model):
+class FilesModel(TableAnswer):
     """A page of files. `next_after` is the `after` of the next page; null on the last page."""
-
-    table: str
-    """The name of the table, `name` or `schema.name`."""
-
-    generation: int
-    """The generation of the table: one lifetime of its landing folder."""
 
     files: list[FileModel]
     """The files, by number."""

@@ -1,7 +1,8 @@
 """The Kafka bridge: partitions in, change requests out, each offset exactly once and in order.
 
-`settings` reads the file, and `topics` maps topics to tables and endpoints. `records` and `registered_records` turn a
-record into JSON, the latter by the schemas of `registry` and by `avro`. `clients` opens the gateway and the decoders,
-`cluster` the consumer, and asks the brokers. `partition` sends one partition. `bridge` looks for topics, consumes,
-assigns and stops. `check` reports without consuming, and `service` is the process with its metrics.
+`settings` reads the file, and maps topics to tables and endpoints. `registry` turns records into JSON by registered
+schemas. `cluster` opens the consumer, asks the brokers, and reports without consuming. `bridge` looks for topics,
+consumes, assigns and stops, and is the process with its metrics. `partition` is the thread of one partition: it opens
+the producer, decides where to read, and takes batches from `buffer`. `delivery` sends them and keeps the records that
+the operator wants aside.
 """

@@ -15,8 +15,7 @@ from typing import Final
 
 from app.bridge.log import BridgeLog
 from app.bridge.objects.settings import ObjectsSettings, SourceSettings
-from app.bridge.objects.status import BridgeStatus, TableStatus
-from app.bridge.objects.table import TableListing, TableReader
+from app.bridge.objects.table import BridgeStatus, TableListing, TableReader, TableStatus
 from mirrorgate.errors import MirrorgateError, TemporarilyUnavailable
 from mirrorgate.file_paths import PathTemplate, TablePath, first_match
 from mirrorgate.folder import Found

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from app.bridge.objects.status import BridgeStatus
+from app.bridge.objects.table import BridgeStatus
 from app.observability.process_metrics import ProcessMetrics
 
 _COUNTERS = {

@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from app.bridge.objects.formats import Piece
+from app.bridge.objects.settings import Piece
 from app.formats.csv import read_records
 from mirrorgate.chunking.chunks import Limits
 from mirrorgate.chunking.csv_records import split_csv

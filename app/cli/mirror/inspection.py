@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 
     from app.domain.mirror_report import TableReport
     from app.landing.open_zone import ZoneAddress
-    from app.mirror.inspection.columns import ColumnCost
-    from app.mirror.inspection.health import HealthFinding, TableHealth
-    from app.mirror.inspection.history import TableVersion
-    from app.mirror.inspection.status import LastUpkeep
+    from app.mirror.inspection.health import ColumnCost, HealthFinding, TableHealth
+    from app.mirror.inspection.history import LastUpkeep, TableVersion
 
 
 def mirror_status(
@@ -57,7 +55,7 @@ def mirror_status(
     """
     target = open_target("mirror status", to, data_dir, storage_options)
     from app.landing.open_zone import open_zone
-    from app.mirror.inspection.status import FAULTS, inspect_tables, published_tables, read_upkeep, report_to_json
+    from app.mirror.inspection.history import FAULTS, inspect_tables, published_tables, read_upkeep, report_to_json
 
     opened = open_zone(_zone_address(zone, data_dir))
     tables = published_tables(opened, target)
@@ -97,7 +95,7 @@ def _moment(at: "datetime | None") -> str:
 
 
 def _print_reports(reports: "list[TableReport]", upkeep: "dict[str, LastUpkeep]") -> None:
-    from app.mirror.inspection.status import FAULTS, lag_seconds
+    from app.mirror.inspection.history import FAULTS, lag_seconds
     from mirrorgate.cli.grid import Grid
 
     if not reports:
@@ -146,8 +144,7 @@ def history(
         mirrorgate mirror history sales.orders --to /data/mirror
     """
     target = open_target("mirror history", to, data_dir, storage_options)
-    from app.mirror.inspection.history import read_history
-    from app.mirror.inspection.opening import find_table, open_table, reading, table_names
+    from app.mirror.inspection.history import find_table, open_table, read_history, reading, table_names
 
     name = find_table(table_names(target), table)
     opened = open_table(target, name, point_in_time(version, as_of))
@@ -230,7 +227,7 @@ def health(
     problems = find_problems(examined, GUARD_RAILS[sku.upper()])
     costs: dict[str, list[ColumnCost]] = {}
     if columns:
-        from app.mirror.inspection.columns import measure_columns
+        from app.mirror.inspection.health import measure_columns
 
         with working("measuring columns", steps=len(chosen), quiet=as_json) as advance:
             for name in chosen:

@@ -99,7 +99,7 @@ def point_in_time(version: int | None, as_of: str | None) -> "int | datetime | N
 
 def parse_version_or_time(text: str) -> "int | datetime":
     """Return a version number, or a time of ISO 8601."""
-    from app.mirror.inspection.opening import parse_point
+    from app.mirror.inspection.history import parse_point
 
     try:
         return parse_point(text)
@@ -111,7 +111,7 @@ def parse_version_or_time(text: str) -> "int | datetime":
 
 def chosen_tables(target: "MirrorTarget", tables: list[str] | None) -> list[str]:
     """Return the full names of the tables that a command names, or of all that the mirror has."""
-    from app.mirror.inspection.opening import find_table, table_names
+    from app.mirror.inspection.history import find_table, table_names
 
     names = table_names(target)
     return list(dict.fromkeys(find_table(names, one) for one in tables)) if tables else names

@@ -212,8 +212,8 @@ def vacuum(
             param_hint="--retention",
         )
     target = open_target("mirror vacuum", to, data_dir, storage_options)
+    from app.mirror.inspection.history import table_names
     from app.mirror.inspection.maintenance import vacuum_table
-    from app.mirror.inspection.opening import table_names
 
     names, chosen = table_names(target), chosen_tables(target, tables)
     done: list[Vacuumed] = []

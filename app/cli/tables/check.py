@@ -3,6 +3,8 @@
 All buckets are compared first, then the rows of those that differ, in several rounds. The rows of differing buckets are
 compared a group at a time, because a request has at most MAX_ROWS of them and MAX_BODY_BYTES. The gateway reads its
 whole table for each, so a round has at most MAX_GROUPS; what is beyond it is reported as not compared.
+
+Commands that read or write files: `tables verify` compares a landing zone, `export-rows` writes rows as Parquet.
 """
 
 import json
@@ -10,6 +12,8 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
@@ -17,13 +21,24 @@ import typer
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.domain.source_checks import MAX_ROWS, Dialect, SourceQueries, bucket_of, compared_columns, is_bucket
 from app.extras import require_extras
-from mirrorgate.cli.console import ERRORS, print_json, say
-from mirrorgate.cli.options import AsJson, Connection, TableName, with_connection
-from mirrorgate.errors import Code, MirrorgateError
-from mirrorgate.table_path import table_path
+from mirrorgate.cli.console import ERRORS, print_json, say, working
+from mirrorgate.cli.options import (
+    DEFAULT_DATA_DIR,
+    AsJson,
+    Connection,
+    LandingZone,
+    LocalDataDir,
+    TableName,
+    with_connection,
+)
+from mirrorgate.errors import Code, MirrorgateError, RejectedInput
+from mirrorgate.parameters import table_path
 
 if TYPE_CHECKING:
+    from app.checks.landing_zone import Verified
     from app.checks.source_database import SourceDatabase
+    from app.domain.model.table import Table
+    from app.staging.connection.database import Engine
     from mirrorgate.http import GatewayClient
 
 _MAX_SHOWN: Final = 20
@@ -356,3 +371,112 @@ def parts(rows: Mapping[str, Mapping[str, int]]) -> Iterator[dict[str, Mapping[s
         size += more
     if part:
         yield part
+
+
+def verify(
+    table: Annotated[
+        str | None, typer.Argument(help="The table: `name` or `schema.name`. Leave it out with --all.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Verify every table.")] = False,
+    as_json: AsJson = False,
+    landing_zone: LandingZone = None,
+    data_dir: LocalDataDir = DEFAULT_DATA_DIR,
+) -> None:
+    """Compare published files in the landing zone with the ledger: size and SHA-256. Exit 1 if any file differs.
+
+    The command reads the database and the landing zone directly, as a drain does, and changes nothing. Files that
+    mirroring has consumed are compared as long as mirroring keeps them; files it has removed since are only counted.
+    """
+    require_extras("tables verify", "server")
+    from app.checks.landing_zone import files_to_compare, require_own_zone, verify_table
+    from app.cli.direct import open_database_and_zone
+
+    if every == (table is not None):
+        raise typer.BadParameter("name one table, or give --all")
+    with open_database_and_zone(landing_zone, data_dir) as (engine, address):
+        require_own_zone(engine, address)
+        chosen = _chosen(engine, table)
+        verified = []
+        with working("comparing", steps=files_to_compare(engine, chosen), quiet=as_json) as advance:
+            for one in chosen:
+                advance(str(one.name))
+                verified.append(verify_table(engine, address, one, partial(advance, str(one.name), done=1)))
+    if as_json:
+        print_json([one.to_json() for one in verified])
+    else:
+        for result in verified:
+            _print_verified(result)
+    if any(one.report is not None and one.report.differences for one in verified):
+        raise typer.Exit(1)
+
+
+def _chosen(engine: "Engine", table: str | None) -> "list[Table]":
+    """Return the tables to compare. A table that is being dropped has nothing to compare."""
+    from app.domain.model.names import TableName
+    from app.domain.model.table import TableState
+    from app.staging.connection.database import translated_errors
+    from app.staging.tables.registry import find_table, list_tables
+    from mirrorgate.errors import Code, RejectedInput
+
+    with translated_errors(), engine.begin() as connection:
+        if table is None:
+            return [one for one in list_tables(connection) if one.state is not TableState.DROPPING]
+        found = find_table(connection, TableName.parse(table))
+    if found is None:
+        raise RejectedInput(
+            Code.UNKNOWN_TABLE, f"there is no table {table}", remedy="`mirrorgate tables list` shows all tables."
+        )
+    return [found]
+
+
+def _print_verified(verified: "Verified") -> None:
+    report = verified.report
+    if report is None:
+        line = "skipped: the table is being dropped or recreated"
+    else:
+        line = f"{report.compared} files compared, {report.removed} removed by mirroring"
+        if report.beyond_history:
+            line += f", {report.beyond_history} older than the ledger's history"
+        line += f", {len(report.differences)} differences" if report.differences else ", no difference"
+    say(f"{verified.table.name}: {line}")
+    for one in report.differences if report is not None else ():
+        say(f"  {one.problem} {one.path}: {one.detail}")
+
+
+def export_rows(
+    table: TableName,
+    to: Annotated[
+        Path, typer.Option("--to", help="The file to write, or a folder, in which it is named after the table.")
+    ],
+    as_json: AsJson = False,
+    data_dir: LocalDataDir = DEFAULT_DATA_DIR,
+) -> None:
+    """Write all present rows of a table that keeps row images into one Parquet file.
+
+    The rows are those of one moment; changes continue meanwhile. The command reads the database directly. An existing
+    file is replaced when the new one is complete.
+
+    For example:
+
+        mirrorgate tables export-rows sales.orders --to orders.parquet
+    """
+    require_extras("tables export-rows", "server")
+    from app.cli.direct import open_database
+    from app.cli.tables.table_rows import export_rows as write_rows
+    from app.cli.tables.table_rows import find_exportable
+    from app.domain.model import names
+
+    with open_database(data_dir) as engine:
+        found, rows = find_exportable(engine, names.TableName.parse(table))
+        with working(str(found.name), steps=rows, quiet=as_json) as advance:
+            try:
+                written = write_rows(engine, found, to, lambda more: advance(str(found.name), done=more))
+            except OSError as error:
+                detail = f"{to} cannot be written: {error.strerror or error}"
+                remedy = "Name a file in a folder that exists and has room."
+                raise RejectedInput(Code.BAD_REQUEST, detail, remedy=remedy) from error
+    if as_json:
+        told = {"file": str(written.file), "rows": written.rows, "bytes": written.bytes, "sequence": written.sequence}
+        print_json(told)
+    else:
+        say(f"{written.rows:,} rows, {written.bytes:,} bytes, as of batch {written.sequence}: {written.file}")

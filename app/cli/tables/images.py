@@ -9,7 +9,7 @@ import typer
 
 from mirrorgate.cli.console import ERRORS, print_json, say
 from mirrorgate.cli.options import AsJson, Connection, TableName, with_connection
-from mirrorgate.table_path import table_path
+from mirrorgate.parameters import table_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

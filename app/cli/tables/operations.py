@@ -1,4 +1,4 @@
-"""Commands that operate a table and its load sessions, and the events that they leave."""
+"""Commands that operate a table and its load sessions, list the events that they leave, and apply manifests."""
 
 import json
 import time
@@ -13,7 +13,7 @@ from mirrorgate.cli.console import OUTPUT, print_json, say
 from mirrorgate.cli.options import AsJson, Connection, GenerationOption, TableName, with_connection
 from mirrorgate.errors import Code
 from mirrorgate.errors.site import with_addresses
-from mirrorgate.table_path import table_path
+from mirrorgate.parameters import table_path
 
 if TYPE_CHECKING:
     from mirrorgate.http import GatewayClient
@@ -22,7 +22,6 @@ _PASSED_OVER: Final = frozenset({Code.UNKNOWN_TABLE, Code.GENERATION_MISMATCH, C
 """Errors of a table that another caller has released, recreated or dropped meanwhile."""
 
 _POLL_SECONDS: Final = 0.2
-_PAGE: Final = 1000
 
 Wait = Annotated[
     bool, typer.Option(help="Wait until the drain has finished the operation. Ctrl-C stops waiting, not the operation.")
@@ -180,12 +179,7 @@ def _say_completed(table: str, event: dict[str, Any]) -> None:
 
 def _events(client: "GatewayClient", table: str, after: int) -> tuple[list[dict[str, Any]], int]:
     """Return the events after an id, of every table that had this name, and the id of the last event."""
-    events: list[dict[str, Any]] = []
-    following: int | None = after
-    while following is not None:
-        page = client.get(f"{table_path(table)}/events", after=following, limit=_PAGE)
-        events += page["events"]
-        following = page["next_after"]
+    events = list(client.entries(f"{table_path(table)}/events", "events", start=after))
     return events, events[-1]["id"] if events else after
 
 
@@ -316,3 +310,79 @@ def abort_load(
             load = found[0]
         ended = client.delete(f"{path}/{load}")
     say(f"{ended['table']}: load {ended['load']} is {ended['state']}; its {ended['rows']:,} rows remain")
+
+
+@with_connection
+def apply(
+    connection: Connection,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="The manifest: YAML as `tables export` prints it. `-` reads standard input."
+        ),
+    ],
+    plan_only: Annotated[
+        bool, typer.Option("--plan", "--dry-run", help="Show what would be done and change nothing.")
+    ] = False,
+    detailed_exitcode: Annotated[
+        bool, typer.Option("--detailed-exitcode", help="With --plan: exit 2 if there is something to do.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation. Required without a terminal.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Register and change tables until they match FILE. Repeating the command does nothing.
+
+    ```yaml
+    tables:
+      - name: sales.orders
+        key_columns: [id]
+        columns:
+          - {name: id, type: int64, nullable: false}
+          - {name: amount, type: "decimal(12,2)"}
+        options:                        # options left out have their defaults
+          source_timezone: Europe/Berlin
+    ```
+
+    The plan is shown first: `+` is added, `~` is changed, `!` needs the table to be recreated, with the command for it.
+    While the plan has a `!`, nothing is done. Tables that the file does not name are left alone, and no table is ever
+    dropped.
+
+    Tables are registered one by one. If one fails, the ones before it are done; run the same command again.
+
+    Exit status: 0 the tables match, or --plan has shown the plan; 1 rejected or failed; 2 wrong usage, or changes with
+    --plan --detailed-exitcode; 130 interrupted.
+
+    For example:
+
+        mirrorgate tables apply tables.yaml --plan
+    """
+    if detailed_exitcode and not plan_only:
+        raise typer.BadParameter("--detailed-exitcode is for --plan")
+    from app.cli.tables.manifest import apply_manifest
+
+    with connection.client() as client:
+        apply_manifest(client, file, plan_only=plan_only, detailed_exitcode=detailed_exitcode, yes=yes, as_json=as_json)
+
+
+@with_connection
+def export(
+    connection: Connection,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[TABLE]...", help="Tables to export. Default: all.")
+    ] = None,
+    all_options: Annotated[
+        bool, typer.Option("--all-options", help="Include options that have their default values.")
+    ] = False,
+) -> None:
+    """Print tables as a manifest that `tables apply` accepts and finds unchanged.
+
+    For example:
+
+        mirrorgate tables export > tables.yaml
+    """
+    from app.cli.tables.manifest import export_manifest
+
+    with connection.client() as client:
+        typer.echo(export_manifest(client, names, all_options=all_options), nl=False)

@@ -2,13 +2,13 @@
 
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mirrorgate.cli.console import print_json, say
 from mirrorgate.cli.options import AsJson, Connection, TableName, with_connection
-from mirrorgate.table_path import table_path
+from mirrorgate.parameters import table_path
 
 if TYPE_CHECKING:
     from app.domain.publication import Block
@@ -42,9 +42,6 @@ def status(
     print_status(found["tables"], wide=wide)
     if fabric := found.get("fabric"):
         print_fabric(fabric)
-
-
-_PAGE: Final = 1000
 
 
 @with_connection
@@ -145,15 +142,11 @@ def show_files(connection: Connection, table: TableName) -> None:
 
     grid = Grid(("file", "batches", "rows", "bytes", "published"), right=("rows", "bytes"))
     with connection.client() as client:
-        after: int | None = 0
-        while after is not None:
-            page = client.get(f"{table_path(table)}/files", after=after, limit=_PAGE)
-            for file in page["files"]:
-                batches = f"{file['first_sequence']}-{file['last_sequence']}" if file["rows"] else "seed"
-                size = "" if file["bytes"] is None else f"{file['bytes']:,}"
-                published = moment(file["published_at"]) or file["state"]
-                grid.add(file["name"], batches, f"{file['rows']:,}", size, published)
-            after = page["next_after"]
+        for file in client.entries(f"{table_path(table)}/files", "files"):
+            batches = f"{file['first_sequence']}-{file['last_sequence']}" if file["rows"] else "seed"
+            size = "" if file["bytes"] is None else f"{file['bytes']:,}"
+            published = moment(file["published_at"]) or file["state"]
+            grid.add(file["name"], batches, f"{file['rows']:,}", size, published)
     grid.print()
 
 
@@ -170,7 +163,8 @@ def show_chain(
     from app.domain.publication import verify_chain
     from mirrorgate.cli.grid import Grid
 
-    written = _written_blocks(connection, table)
+    with connection.client() as client:
+        written = list(client.entries(f"{table_path(table)}/chain", "blocks", cursor="start"))
     blocks = [_block(one) for one in written]
     if verify:
         say(f"{verify_chain(blocks)} blocks verified")
@@ -209,14 +203,3 @@ def _block(written: dict[str, Any]) -> "Block":
 
     time = datetime.fromisoformat(written["system_time"])
     return Block(written["sequence_number"], written["previous_hash"], time, written["event"])
-
-
-def _written_blocks(connection: Connection, table: str) -> list[dict[str, Any]]:
-    blocks: list[dict[str, Any]] = []
-    with connection.client() as client:
-        start: int | None = 0
-        while start is not None:
-            page = client.get(f"{table_path(table)}/chain", start=start, limit=_PAGE)
-            blocks += page["blocks"]
-            start = page["next_start"]
-    return blocks

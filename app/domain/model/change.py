@@ -19,7 +19,7 @@ import msgspec
 
 from app.domain.model.written_values import as_json
 from mirrorgate.errors import Code, Problem, RejectedInput
-from mirrorgate.errors.json_pointer import pointer_to
+from mirrorgate.errors.exceptions import pointer_to
 
 SEPARATOR: Final = "\u001f"
 """Between the name of a log or task and a partition: a control character, which no partition has."""

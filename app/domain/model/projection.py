@@ -15,7 +15,7 @@ from app.domain.model.expressions import ExpressionError, ParsedExpression, pars
 from app.domain.model.names import check_new_column_name
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
 from mirrorgate.errors import Code, RejectedInput
-from mirrorgate.errors.json_pointer import pointer_to
+from mirrorgate.errors.exceptions import pointer_to
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -36,7 +36,7 @@ from app.domain.rows.row_image import ImageRows, IncompleteRow, encode_image, en
 from app.domain.rows.row_layout import LayoutProblem, RowLayout, layout_of
 from app.domain.rows.row_rules import RowMarker, RowRules, Shape, Values
 from mirrorgate.errors import Code, Problem, RejectedInput
-from mirrorgate.errors.json_pointer import pointer_to
+from mirrorgate.errors.exceptions import pointer_to
 
 ROWS_AT_ONCE: Final = 1_024
 """Rows that become row images together: as Python values they take ten times the memory of typed ones."""

@@ -36,7 +36,7 @@ from app.domain.rows.row_layout import MAX_PROBLEMS
 from app.domain.rows.row_rules import RowMarker, RowRules
 from app.domain.rows.typed_columns import chosen_rows, converted
 from mirrorgate.errors import Code, Problem, RejectedInput
-from mirrorgate.errors.json_pointer import pointer_to
+from mirrorgate.errors.exceptions import pointer_to
 
 Layer: TypeAlias = Mapping[bytes, bytes | None]
 """Result of one batch: the image of each key that it touched, None if no row of it is left in the mirror."""

@@ -21,7 +21,7 @@ from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, TableSchema
 from app.domain.rows.conversion import BadValues, convert, reading_of
 from mirrorgate.errors import Code, Problem, RejectedInput
-from mirrorgate.errors.json_pointer import pointer_to
+from mirrorgate.errors.exceptions import pointer_to
 
 IsLive: TypeAlias = Callable[[bytes], bool | None]
 """True if a row has this key when a statement begins, None if that is unknown."""

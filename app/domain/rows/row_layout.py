@@ -27,7 +27,7 @@ from app.domain.rows.key_changes import KeyChange, are_equal
 from app.domain.rows.row_image import MissingColumns, pick
 from app.domain.rows.row_rules import KeptByTable, RowMarker, RowRules, Shape, Values
 from mirrorgate.errors import Code, Problem
-from mirrorgate.errors.json_pointer import pointer_to
+from mirrorgate.errors.exceptions import pointer_to
 
 Side: TypeAlias = Literal["before", "after"]
 """An image of a change."""

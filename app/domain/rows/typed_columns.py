@@ -20,7 +20,7 @@ from app.domain.rows.row_layout import MAX_PROBLEMS, RowBuilder
 from app.domain.rows.row_rules import KeptByTable, RowMarker, RowRules
 from app.domain.rows.shaped_rows import NULL_TEXT, ShapedRows
 from mirrorgate.errors import Code, InvariantBroken, Problem
-from mirrorgate.errors.json_pointer import pointer_to
+from mirrorgate.errors.exceptions import pointer_to
 
 
 def typed_images(

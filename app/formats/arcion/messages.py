@@ -36,7 +36,7 @@ from app.domain.model.written_values import as_json
 from app.formats.json.decoder import MessageDecoder, raw_messages
 from app.formats.json.framing import DECODE_ERRORS
 from mirrorgate.errors import Code, Problem, RejectedInput
-from mirrorgate.errors.json_pointer import pointer_to
+from mirrorgate.errors.exceptions import pointer_to
 
 DEFAULT_SCHEMA: Final = "default_schema"
 

@@ -22,7 +22,7 @@ from app.formats.debezium.values import (
     unavailable_values,
 )
 from mirrorgate.errors import Code, Problem, RejectedInput
-from mirrorgate.errors.json_pointer import pointer_to
+from mirrorgate.errors.exceptions import pointer_to
 
 _PLACEHOLDER: str = (
     "the connector wrote a placeholder in place of the value of a new row; let the source log whole rows, in Postgres "

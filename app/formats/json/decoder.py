@@ -46,7 +46,7 @@ from app.formats.json.texts import (
     is_too_deep,
 )
 from mirrorgate.errors import Code, Problem, RejectedInput
-from mirrorgate.errors.json_pointer import pointer_to
+from mirrorgate.errors.exceptions import pointer_to
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
 _SLICE: Final = 256

@@ -24,7 +24,7 @@ from app.formats.replicate.masks import ColumnLayout, apply_layout, check_withou
 from app.formats.replicate.messages import DataChange, DataMessage
 from app.formats.replicate.metadata import SourceColumn, TableMetadata
 from mirrorgate.errors import Code, Problem, RejectedInput
-from mirrorgate.errors.json_pointer import pointer_to
+from mirrorgate.errors.exceptions import pointer_to
 
 MAX_EARLIER_VERSIONS: Final = 32
 """Versions kept besides the current one; bounded, because every MD message rewrites all of them."""

@@ -23,7 +23,7 @@ from msgspec import UNSET
 from app.domain.model.names import SourceName
 from app.formats.replicate.standard_form import KEY_AT, DataParts, HeaderPointers, Headers, as_headers
 from mirrorgate.errors import Code, RejectedInput
-from mirrorgate.errors.json_pointer import pointer_to
+from mirrorgate.errors.exceptions import pointer_to
 
 MAX_STEPS: Final = 8
 MAX_STEP_CHARACTERS: Final = 255

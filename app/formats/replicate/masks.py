@@ -16,7 +16,7 @@ from app.domain.model.change import Change, Image, Operation, SourceValue
 from app.formats.replicate.metadata import SourceColumn
 from app.formats.replicate.standard_form import HeaderPointers
 from mirrorgate.errors import Code, Problem, RejectedInput
-from mirrorgate.errors.json_pointer import pointer_to
+from mirrorgate.errors.exceptions import pointer_to
 
 _HEX: Final = re.compile(r"[0-9a-f]+", re.ASCII | re.IGNORECASE)
 _RANGES: Final = {

@@ -14,7 +14,7 @@ from app.domain.model.names import MAX_TEXT_BYTES, SourceName, TableName, is_bou
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import MAX_DECIMAL_DIGITS, Column, ColumnType, TableSchema, TypeName
 from mirrorgate.errors import Code, Problem, RejectedInput
-from mirrorgate.errors.json_pointer import pointer_to
+from mirrorgate.errors.exceptions import pointer_to
 
 TYPES: Final = {
     "BOOLEAN": TypeName.BOOLEAN,

@@ -37,7 +37,7 @@ from app.formats.json.quote_accounting import is_all_decoded
 from app.formats.json.texts import has_suspicious_escape
 from app.formats.rows.messages import BAD_OPERATION, OPERATION_COLUMN, operation_of, written_operation
 from mirrorgate.errors import Code, Problem, RejectedInput
-from mirrorgate.errors.json_pointer import pointer_to
+from mirrorgate.errors.exceptions import pointer_to
 from mirrorgate.parameters import CsvDialect, RowOperation
 
 MAX_ROWS_NAMED: Final = 100

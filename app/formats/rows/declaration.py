@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from app.domain.model.table_schema import MAX_DECIMAL_DIGITS, Column, ColumnType, TableSchema, TypeName
 from mirrorgate.errors import Code, Problem, RejectedInput
-from mirrorgate.errors.json_pointer import pointer_to
+from mirrorgate.errors.exceptions import pointer_to
 
 _COLUMN: Final = re.compile(
     r"""\s*+(?:"(?P<quoted>(?:[^"]|"")++)"\s*+|(?P<plain>[^\s:,"][^:,"]*+)):\s*+

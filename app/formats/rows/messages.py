@@ -14,7 +14,7 @@ from app.formats.csv import CsvRecord, read_records, written_records
 from app.formats.foreign_forms import Form, foreign_problem, remedy_of
 from app.formats.json.decoder import MessageDecoder
 from mirrorgate.errors import Code, Problem, RejectedInput
-from mirrorgate.errors.json_pointer import pointer_to
+from mirrorgate.errors.exceptions import pointer_to
 from mirrorgate.parameters import CsvDialect, RowOperation
 
 OPERATION_COLUMN: Final = "__op__"

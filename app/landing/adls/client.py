@@ -25,7 +25,7 @@ from azure.storage.filedatalake import PathProperties as ListedPath
 
 from app.landing.adls.address import StorageAddress, StorageOptions
 from app.landing.adls.retries import StorageRejected, TransientStorageError
-from app.observability.quiet_logger import errors_only
+from app.observability.repeated_lines import errors_only
 from mirrorgate.errors import Code, Misconfigured
 
 log = structlog.get_logger()

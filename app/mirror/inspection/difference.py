@@ -28,9 +28,17 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
-from app.mirror.inspection.history import TableVersion, read_history, read_key_columns
-from app.mirror.inspection.opening import PointInTime, find_table, open_table, reading, table_names
-from app.mirror.inspection.sql_engine import DEFAULT_MEMORY, SqlEngine, identifier, open_engine, text_literal
+from app.mirror.inspection.history import (
+    PointInTime,
+    TableVersion,
+    find_table,
+    open_table,
+    read_history,
+    read_key_columns,
+    reading,
+    table_names,
+)
+from app.mirror.inspection.query import DEFAULT_MEMORY, SqlEngine, identifier, open_engine, text_literal
 from app.mirror.target import MirrorTarget, arrow_dataset
 from mirrorgate.errors import Code, RejectedInput
 

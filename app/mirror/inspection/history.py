@@ -1,26 +1,43 @@
-"""The versions of a mirrored table: when each was committed, by which operation, and which landing files it applied.
+"""The versions of a mirrored table, opened by name, version or time, and the mirror's progress.
 
 The mirror writes what it applied into the custom metadata of its commits (docs/explanation/delta-mirror.md). A version
 without that metadata is of `optimize`, `vacuum` or `restore`, or of another program that writes the table.
 
 The folder of a Delta table as a file system of Arrow.
+
+Find a mirrored table by its name and open it at a version or a time, with errors that say what exists.
+
+Every command on mirrored tables starts here, so that a misspelled name, a version that is gone and a target that
+cannot be read have the same answer everywhere. A time means the newest version that was committed at or before it, by
+the commit times that `history` shows. The times of the log's files would change with each copy of the folder.
 """
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from difflib import get_close_matches
+from functools import partial
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, DeltaProtocolError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
-from app.mirror.table_mirror import APPENDED_ROWS, DELETED_KEYS, FILES, GENERATION, KEY_COLUMNS, ROWS
-from app.mirror.target import MirrorTarget
+from app.domain.mirror_report import MirrorState, TableReport
+from app.domain.model.landing_file import file_name
+from app.domain.model.table import FileNumber
+from app.landing.parquet_file import read_identity
+from app.landing.zone import LandingZone, PathKind
+from app.mirror.table_mirror import APPENDED_ROWS, DELETED_KEYS, FILES, GENERATION, KEY_COLUMNS, ROWS, inspect_table
+from app.mirror.target import KEPT, MirrorTarget, shown, store_error, vacuum_time
+from app.published.table_files import SCHEMA_SUFFIX, PublishedTable, list_tables
+from mirrorgate.errors import Code, Misconfigured, RejectedInput
 
 
 def table_store(target: MirrorTarget, table: DeltaTable, folder: str = "") -> fs.FileSystem:
@@ -154,3 +171,233 @@ def _json(text: object) -> Any:
         return json.loads(text) if isinstance(text, str) else None
     except ValueError:
         return None
+
+
+PointInTime: TypeAlias = int | datetime | None
+"""A version, a time with its offset, or None for the newest version."""
+
+MAX_NAMES_IN_ERRORS: Final = 8
+
+
+def table_names(target: MirrorTarget) -> list[str]:
+    """List the mirrored tables, sorted. Raises Misconfigured `mirror_missing` if the target has none."""
+    with reading(target.location):
+        names = sorted(target.tables())
+    if not names:
+        raise Misconfigured(Code.MIRROR_MISSING, f"{target.location} holds no Delta table")
+    return names
+
+
+def find_table(names: list[str], name: str) -> str:
+    """Return the table that a user means by `name`, as `matching_tables`. Raises RejectedInput `unknown_table`."""
+    matching = matching_tables(names, name)
+    if not matching:
+        raise unknown_table(names, name)
+    if len(matching) > 1:
+        raise RejectedInput(
+            Code.UNKNOWN_TABLE,
+            f"{name} can be several tables: {_listed(matching)}",
+            remedy="Write the table with its schema, in exactly this letter case.",
+        )
+    return matching[0]
+
+
+def matching_tables(names: list[str], name: str) -> list[str]:
+    """Return the tables that `name` can mean: `schema.table`, else `table` of any schema.
+
+    Letter case matters only between tables that differ in nothing else.
+    """
+    wanted = name.casefold()
+    exact = [known for known in names if known == name]
+    folded = [known for known in names if known.casefold() == wanted]
+    return exact or folded or [known for known in names if known.partition(".")[2].casefold() == wanted]
+
+
+def unknown_table(names: list[str], name: str) -> RejectedInput:
+    """Return the error for a table that the mirror does not have, with the nearest names."""
+    folded = {form.casefold(): known for known in names for form in (known, known.rpartition(".")[2])}
+    near = [folded[form] for form in get_close_matches(name.casefold(), folded, n=3)]
+    hint = f"; the nearest: {_listed(list(dict.fromkeys(near)))}" if near else ""
+    return RejectedInput(
+        Code.UNKNOWN_TABLE, f"the mirror has no table {name}{hint}", remedy=f"The mirror has: {_listed(names)}."
+    )
+
+
+def open_table(target: MirrorTarget, name: str, at: PointInTime = None) -> DeltaTable:
+    """Open a table that `find_table` found. Raises RejectedInput `unknown_version` if it has no version at `at`."""
+    with reading(name):
+        table = target.open(name)
+    if table is None:
+        raise unknown_table(table_names(target), name)
+    version = _version_at(target, table, name, at)
+    if version == table.version():
+        return table
+    try:
+        table.load_as_version(version)
+    except (DeltaError, OSError) as error:
+        raise RejectedInput(
+            Code.UNKNOWN_VERSION, f"the log of {name} no longer has version {version}: {shown(error)}"
+        ) from error
+    return table
+
+
+def _version_at(target: MirrorTarget, table: DeltaTable, name: str, at: PointInTime) -> int:
+    """Return the version number of a point in time. Raises RejectedInput `unknown_version`."""
+    newest = table.version()
+    if at is None:
+        return newest
+    if isinstance(at, int):
+        if not 0 <= at <= newest:
+            raise RejectedInput(Code.UNKNOWN_VERSION, f"{name} has no version {at}: its newest version is {newest}")
+        return at
+    with reading(name):
+        history = read_history(target, table)
+    for entry in history:
+        if entry.time <= at:
+            return entry.version
+    first = f": its first version is of {history[-1].time.isoformat()}" if history else ""
+    raise RejectedInput(Code.UNKNOWN_VERSION, f"{name} has no version as old as {at.isoformat()}{first}")
+
+
+def parse_point(text: str) -> int | datetime:
+    """Read a version number or an ISO 8601 time. A time without an offset is UTC. Raises ValueError."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Translate faults of the target. Raises TemporarilyUnavailable `mirror_away`, or `unknown_version` for lost files.
+
+    A data file that the log names and the target lacks was removed by a vacuum. A table with Delta features that
+    deltalake cannot read as Arrow, such as deletion vectors, is `bad_query`.
+    """
+    try:
+        yield
+    except BrokenPipeError:  # the reader of this program's output has enough, as in `… | head`
+        raise
+    except FileNotFoundError as error:
+        raise RejectedInput(
+            Code.UNKNOWN_VERSION,
+            f"{what}: a data file of this version was removed, as a vacuum does: {shown(error)}",
+            remedy="Choose a version within the retention of `mirrorgate mirror vacuum`.",
+        ) from error
+    except DeltaProtocolError as error:
+        raise RejectedInput(
+            Code.BAD_QUERY,
+            f"{what}: {shown(error)}",
+            remedy="Read it with Spark or Fabric's SQL endpoint. `mirror history` and `mirror health` can read it.",
+        ) from error
+    except (DeltaError, OSError) as error:
+        raise store_error(what, error) from error
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - MAX_NAMES_IN_ERRORS
+    return ", ".join(names[:MAX_NAMES_IN_ERRORS]) + (f" and {more:,} more" if more > 0 else "")
+
+
+FAULTS: Final = frozenset({MirrorState.WAITING, MirrorState.STOPPED})
+"""States that need a person."""
+
+_UPKEEP_VERSIONS: Final = 100
+"""Versions among which the last compaction is looked for: by default, 64 small files cause one."""
+
+
+def published_tables(zone: LandingZone, target: MirrorTarget) -> list[PublishedTable]:
+    """List the tables of the zone and the tables that only the target has, sorted by name; no kept generation.
+
+    Raises TemporarilyUnavailable `mirror_away` if the zone or the target cannot be read.
+    """
+    with reading(target.location):
+        found = {str(table): table for table in list_tables(zone)}
+        for name in target.tables():
+            if name not in found and KEPT not in name:
+                found[name] = _dropped_table(name)
+    return [found[name] for name in sorted(found)]
+
+
+def inspect_tables(zone: LandingZone, target: MirrorTarget, tables: list[PublishedTable]) -> Iterator[TableReport]:
+    """Inspect tables, in their order, several at a time. Raises TemporarilyUnavailable `mirror_away`.
+
+    A table of a gateway whose last file is not the gateway's is stopped: that drain publishes nothing there either.
+    """
+    with reading(target.location), ThreadPoolExecutor(_READERS) as pool:
+        yield from pool.map(partial(_inspect, zone, target), tables)
+
+
+def _inspect(zone: LandingZone, target: MirrorTarget, table: PublishedTable) -> TableReport:
+    report = inspect_table(zone, target, table)
+    if report.state is not MirrorState.IN_STEP or report.owner is None or not report.last_file:
+        return report
+    path = f"{table.folder}/{file_name(FileNumber(report.last_file))}"
+    if zone.kind(path) is not PathKind.FILE:  # consumed since the listing
+        return report
+    with zone.read_file(path) as file:
+        identity = read_identity(file)
+    if identity is not None and identity.number == report.last_file:
+        return report
+    return replace(
+        report,
+        state=MirrorState.STOPPED,
+        code=str(Code.FOREIGN_FILE),
+        detail=f"{path} is applied and is not a file of the gateway that the folder belongs to",
+        remedy=Code.FOREIGN_FILE.remedy,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LastUpkeep:
+    """Times of a table's last compaction and of the last vacuum that deleted files; None if its log does not say."""
+
+    compacted_at: datetime | None = None
+    vacuumed_at: datetime | None = None
+
+
+def read_upkeep(target: MirrorTarget, names: Sequence[str]) -> dict[str, LastUpkeep]:
+    """Return the last upkeep of tables, as their newest versions say. Raises TemporarilyUnavailable `mirror_away`."""
+    with reading(target.location), ThreadPoolExecutor(_READERS) as pool:
+        return dict(zip(names, pool.map(partial(_read_upkeep, target), names), strict=True))
+
+
+def _read_upkeep(target: MirrorTarget, name: str) -> LastUpkeep:
+    delta = target.open(name)
+    if delta is None:
+        return LastUpkeep()
+    newest = read_history(target, delta, _UPKEEP_VERSIONS)
+    return LastUpkeep(next((one.time for one in newest if one.operation == OPTIMIZE), None), vacuum_time(delta))
+
+
+def report_to_json(report: TableReport, upkeep: LastUpkeep) -> dict[str, Any]:
+    """Return a report as `mirror status --json` prints it, with the names that the API uses."""
+    reason = {"code": report.code, "detail": report.detail, "remedy": report.remedy}
+    return {
+        "table": report.table,
+        "state": report.state,
+        "version": report.version,
+        "generation": report.generation,
+        "file_number": report.file_number,
+        "last_file": report.last_file,
+        "pending_files": report.pending_files,
+        "lag_seconds": round(lag_seconds(report), 3),
+        "reason": None if report.code is None else reason,
+        "committed_at": report.committed_at,
+        "compacted_at": upkeep.compacted_at,
+        "vacuumed_at": upkeep.vacuumed_at,
+    }
+
+
+def lag_seconds(report: TableReport) -> float:
+    """Return the age of the oldest file that is not applied, 0 in step."""
+    if report.oldest_pending_at is None:
+        return 0.0
+    return max(0.0, (datetime.now(UTC) - report.oldest_pending_at).total_seconds())
+
+
+def _dropped_table(name: str) -> PublishedTable:
+    schema, dot, table = name.partition(".")
+    return (
+        PublishedTable(schema, table, f"{schema}{SCHEMA_SUFFIX}/{table}") if dot else PublishedTable(None, name, name)
+    )

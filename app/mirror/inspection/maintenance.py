@@ -20,8 +20,7 @@ from deltalake.exceptions import CommitFailedError
 from app.landing.parquet_file import ROW_GROUP_ROWS
 from app.mirror.commit import delta_writer
 from app.mirror.inspection.health import MIN_FILE_BYTES, data_files, read_checkpoint
-from app.mirror.inspection.history import CLUSTERED_BY, read_history, read_key_columns
-from app.mirror.inspection.opening import PointInTime, open_table, reading
+from app.mirror.inspection.history import CLUSTERED_BY, PointInTime, open_table, read_history, read_key_columns, reading
 from app.mirror.target import PIN, VACUUMED, MirrorTarget, read_pins
 from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
 

@@ -32,8 +32,8 @@ from app.verify.checks.folders import (
     special_entries,
     text_description,
 )
-from app.verify.finding import Finding
-from app.verify.table_view import CheckedFile, TableView
+from app.verify.codes import Finding
+from app.verify.file_reading import CheckedFile, TableView
 
 TableCheck = Callable[[TableView], Iterator[Finding]]
 FileCheck = Callable[[LandingZone, TableView, CheckedFile], Iterator[Finding]]

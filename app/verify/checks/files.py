@@ -14,10 +14,8 @@ import pyarrow.parquet as pq
 
 from app.domain.model.names import ROW_MARKER
 from app.landing.zone import LandingZone
-from app.verify.codes import FindingCode
-from app.verify.file_reading import MAX_CELL_BYTES
-from app.verify.finding import Finding
-from app.verify.table_view import CheckedFile, FileColumn, RowGroup, TableView
+from app.verify.codes import Finding, FindingCode
+from app.verify.file_reading import MAX_CELL_BYTES, CheckedFile, FileColumn, RowGroup, TableView
 
 CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 MIN_GROUP_ROWS: Final = 10_000

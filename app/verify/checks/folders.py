@@ -14,9 +14,8 @@ from app.landing.publish import METADATA, PARTNER_EVENTS, SCRATCH
 from app.landing.zone import Entry, LandingZone, PathKind
 from app.published.table_files import SCHEMA_SUFFIX, PublishedTable, TableFiles, partition_folders
 from app.published.table_metadata import TableMetadata
-from app.verify.codes import FindingCode
-from app.verify.finding import Finding
-from app.verify.table_view import TableView
+from app.verify.codes import Finding, FindingCode
+from app.verify.file_reading import TableView
 
 KEPT_HIDDEN: Final = timedelta(days=7)
 """Age at which a hidden file is no longer one that a program is still writing."""

@@ -1,13 +1,13 @@
 """Client library of the gateway, over HTTP; installable without the server's packages.
 
-`dataframes` sends a DataFrame in one call. `writer` is for applications: ChangeWriter and AsyncChangeWriter buffer
-rows and post them in the background. `producer` posts single requests, each durable once under its name; `retrying`
-says which are repeated, and when. `loads` begins, completes and aborts load sessions. `stages` waits until rows can
-be queried. `http` is the client under all of them and of the command line, and `table_path` escapes names in its
-addresses. `send` posts files of changes in requests that `chunking` cuts by their `source`, and finds them in an
-`object_store`: a `folder` or a `bucket`. `arrow_rows` and `excel` cut Parquet and sheets, whose columns `registration`
-gives to their table. `file_content` continues a file in its middle, and `file_paths` says which tables paths name.
-`errors` are those that the gateway raises too, and `parameters` those of requests. `cli` is the command `mirrorgate`.
+`dataframes` sends a DataFrame in one call. `writer` is for applications: ChangeWriter and AsyncChangeWriter buffer rows
+and post them in the background. `producer` posts single requests, each durable once under its name; `retrying` says
+which are repeated, and when. `loads` begins, completes and aborts load sessions. `stages` waits until rows can be
+queried. `http` is the client under all of them and of the command line. `send` posts files of changes in requests that
+`chunking` cuts by their `source`, and finds them in an `object_store`: a `folder` or a `bucket`. `arrow_rows` and
+`excel` cut Parquet and sheets, whose columns `loads` gives to their table. `file_content` continues a file in its
+middle, and `file_paths` says which tables paths name. `errors` are those that the gateway raises too, and `parameters`
+those of requests. `cli` is the command `mirrorgate`.
 
 Applications import what `__all__` names from here. It is loaded on first use, because the commands need little of it.
 """

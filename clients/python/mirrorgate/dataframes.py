@@ -30,10 +30,9 @@ from mirrorgate.arrow_rows import (
 )
 from mirrorgate.errors import Code, MirrorgateError, RejectedInput
 from mirrorgate.http import GatewayClient, RejectedByGateway
-from mirrorgate.loads import Load
+from mirrorgate.loads import Load, TableRegistration
 from mirrorgate.parameters import WAIT_SECONDS, Stage
 from mirrorgate.producer import ChangeRequest, NumberedRequests, Patience, RequestNames, RequestSender, opened_numbers
-from mirrorgate.registration import TableRegistration
 from mirrorgate.stages import wait_until
 from mirrorgate.writer.core import Receipt
 

@@ -21,6 +21,8 @@ ADMIN_KEY_FILE: Final = "admin.key"
 DEFAULT_URL: Final = "http://127.0.0.1:8480"
 ANSWER_SECONDS: Final = 60.0
 """Seconds for which a call waits for the next bytes of its answer."""
+MAX_PAGE_ENTRIES: Final = 1000
+"""Entries of a page that a list is asked for."""
 _TOO_LARGE: Final = 413
 _NOT_ALL_OK: Final = 503
 """The status of `/statusz` while something needs attention; the answer says what it is."""
@@ -95,6 +97,16 @@ class GatewayClient:
     def get(self, path: str, **parameters: Any) -> Any:
         """Send GET; return the JSON of the answer."""
         return self._call("GET", path, params=parameters)
+
+    def entries(
+        self, path: str, name: str, filters: Mapping[str, str] | None = None, *, start: int = 0, cursor: str = "after"
+    ) -> Iterator[Any]:
+        """Yield the entries of a list that the gateway answers in pages, from the key `name` of each page."""
+        following: int | None = start
+        while following is not None:
+            page = self.get(path, **{cursor: following}, limit=MAX_PAGE_ENTRIES, **(filters or {}))
+            yield from page[name]
+            following = page[f"next_{cursor}"]
 
     def parts(self) -> dict[str, str]:
         """Return what the gateway says of each of its parts: `ok`, or what is wrong."""

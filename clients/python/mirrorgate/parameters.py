@@ -1,4 +1,4 @@
-"""Parameters of change requests, as the client sends them and the gateway reads them.
+"""Parameters of change requests, as the client sends them and the gateway reads them, and the path of a table.
 
 The layout of a CSV body is a parameter, because the body does not say it.
 """
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Self
+from urllib.parse import quote
 
 from mirrorgate.errors import Code, RejectedInput
 
@@ -132,3 +133,8 @@ class Stage(StrEnum):
 
 WAIT_SECONDS: Final = 600.0
 """Seconds that a wait for a stage lasts by default."""
+
+
+def table_path(name: str) -> str:
+    """Return the path of a table; a name such as `a#b` or `größe` is escaped."""
+    return f"/v1/tables/{quote(name, safe='')}"

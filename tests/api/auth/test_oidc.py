@@ -14,8 +14,15 @@ import structlog
 from pydantic import SecretStr, ValidationError
 
 from app.api import application
-from app.api.auth.issuer_keys import KEYS_SECONDS, RETRY_SECONDS, RETRY_WITHOUT_KEYS_SECONDS, IssuerKeys
-from app.api.auth.tokens import LEEWAY_SECONDS, OidcVerifier, token_verifier
+from app.api.auth.oidc import (
+    KEYS_SECONDS,
+    LEEWAY_SECONDS,
+    RETRY_SECONDS,
+    RETRY_WITHOUT_KEYS_SECONDS,
+    IssuerKeys,
+    OidcVerifier,
+    token_verifier,
+)
 from app.domain.access.rights import Grant, Right
 from app.settings import Settings
 from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.limits.rate_limits import KeyMeter, RateLimiter
+from app.api.limits import KeyMeter, RateLimiter
 from app.api.server.request_facts import RequestFacts
 from app.domain.access.rights import Credential, RateLimits
 from mirrorgate.errors import Code, TemporarilyUnavailable

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.api.application import create_app
-from app.api.server.content_types import ARROW_STREAM
+from app.api.server.request_parameters import ARROW_STREAM
 from app.domain.access.rights import Right, format_key, hash_secret
 from app.settings import Settings
 from app.staging.access.api_keys import delete_key, insert_key

@@ -6,7 +6,7 @@ from typing import Final
 import httpx
 import pyarrow as pa
 
-from app.api.server.content_types import ARROW_STREAM
+from app.api.server.request_parameters import ARROW_STREAM
 from tests.api.calls import Gateway, insert, problem
 from tests.support.samples.arrow_streams import hostile_streams
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import zstandard
 
-from app.api.changes.body import MAX_MEMBERS, decompress
+from app.api.changes.endpoints import MAX_MEMBERS, decompress
 from mirrorgate.errors import Code
 from tests.support.rejections import rejected
 

@@ -16,12 +16,9 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from app.api import application
-from app.api.auth.code_flow import CodeFlow, Registration
-from app.api.auth.issuer_keys import IssuerKeys
-from app.api.auth.tokens import OidcVerifier
-from app.api.console.attempts import ATTEMPTS_PER_SECOND, SIGN_IN_ATTEMPTS
-from app.api.console.oidc_sign_in import ATTEMPT_COOKIE
-from app.api.console.sessions import SESSION_COOKIE
+from app.api.auth.oidc import CodeFlow, IssuerKeys, OidcVerifier, Registration
+from app.api.console.answers import SESSION_COOKIE
+from app.api.console.sign_in import ATTEMPT_COOKIE, ATTEMPTS_PER_SECOND, SIGN_IN_ATTEMPTS
 from app.domain.access.rights import Grant, Right
 from app.domain.access.sign_in import SignInAttempt
 from app.settings import Settings

@@ -8,8 +8,8 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from app.api.console.attempts import ATTEMPTS_PER_SECOND, AttemptLimit
-from app.api.console.sessions import SESSION_COOKIE
+from app.api.console.answers import SESSION_COOKIE
+from app.api.console.sign_in import ATTEMPTS_PER_SECOND, AttemptLimit
 from app.api.middleware.request_entry import MAX_SIGN_IN_BYTES
 from app.api.server.problem_responses import POLICY
 from mirrorgate.errors import Code, TemporarilyUnavailable

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from app.api.operations import loads
-from app.api.server.content_types import ARROW_STREAM
+from app.api.operations import table_operations as loads
+from app.api.server.request_parameters import ARROW_STREAM
 from tests.api.calls import Gateway, insert, problem
 from tests.support.gateway_parts import current
 from tests.support.postgres import sql

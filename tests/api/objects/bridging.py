@@ -11,9 +11,8 @@ from typing import Any
 
 from app.bridge.log import BridgeLog
 from app.bridge.objects.engine import run
-from app.bridge.objects.formats import ObjectFormat
-from app.bridge.objects.settings import BatchSettings, ObjectsSettings, SourceSettings
-from app.bridge.objects.status import BridgeStatus, TableStatus
+from app.bridge.objects.settings import BatchSettings, ObjectFormat, ObjectsSettings, SourceSettings
+from app.bridge.objects.table import BridgeStatus, TableStatus
 from app.bridge.settings_file import GatewaySettings, HealthSettings, LogSettings, StopSettings
 from mirrorgate.file_paths import PathTemplate
 from mirrorgate.object_store import open_store

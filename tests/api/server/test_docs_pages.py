@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.api.application import create_app
-from app.api.openapi.docs_pages import MEDIA_TYPES, STATIC, encoded_contract
+from app.api.openapi.document import MEDIA_TYPES, STATIC, encoded_contract
 from app.settings import Settings
 from tests.api.calls import Gateway, problem
 

@@ -8,8 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from app.api import application
-from app.api.auth.issuer_keys import IssuerKeys
-from app.api.auth.tokens import OidcVerifier
+from app.api.auth.oidc import IssuerKeys, OidcVerifier
 from app.api.lifespan import running_gateway
 from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway, insert

@@ -17,7 +17,8 @@ from deltalake import DeltaTable, write_deltalake
 from pydantic import SecretStr
 
 from app import extras, main
-from app.api import application, mirror_rows
+from app.api import application
+from app.api import gateway as mirror_rows
 from app.mirror import typed_rows
 from app.settings import Settings
 from mirrorgate.errors import Misconfigured

@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 from pydantic import SecretStr
 
 from app.api import application
-from app.api.operations import source_checks
+from app.api.routes import loads as source_checks
 from app.api.schemas.operations import (
     BucketDifferenceModel,
     DigestModel,

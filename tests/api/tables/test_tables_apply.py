@@ -11,8 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.cli.tables.manifest import present_tables
-from app.cli.tables.manifest_plan import Action, plan_tables
+from app.cli.tables.manifest import Action, plan_tables, present_tables
 from app.domain.model.names import TableName
 from app.table_manifest import read_manifest, to_manifest
 from mirrorgate.http import GatewayClient

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.bridge.kafka.registered_records import RegisteredDecoder
+from app.bridge.kafka.registry import RegisteredDecoder
 from app.formats.avro import connect_schema, read_schema
 from mirrorgate.errors import RejectedInput
 from tests.support.forms.avro import OneSchema, encoded

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.bridge.kafka.records import RecordRejected
-from app.bridge.kafka.registered_records import RegisteredDecoder, decoder_of
-from app.bridge.kafka.registry import MAX_REFERENCE_DEPTH, MAX_REFERENCES, SchemaRegistry
+from app.bridge.kafka.registry import MAX_REFERENCE_DEPTH, MAX_REFERENCES, RegisteredDecoder, SchemaRegistry, decoder_of
+from app.bridge.kafka.settings import RecordRejected
 from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
 from tests.support.forms.avro import encoded
 from tests.support.http.stand_in import StandIn, serving

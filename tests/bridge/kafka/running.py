@@ -13,8 +13,8 @@ import sqlalchemy as sa
 import yaml
 
 from app.bridge.kafka.bridge import KafkaBridge
-from app.bridge.kafka.partition.partition import Partition
-from app.bridge.kafka.partition.positions import Choices
+from app.bridge.kafka.buffer import Choices
+from app.bridge.kafka.partition import Partition
 from app.bridge.kafka.settings import read_settings
 from app.bridge.log import BridgeLog
 from app.bridge.settings_file import LogSettings

@@ -8,11 +8,8 @@ from confluent_kafka import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.bridge.kafka.partition.buffer import RecordBuffer
-from app.bridge.kafka.partition.elements import Record, line_of, values_as_lines
-from app.bridge.kafka.records import JsonDecoder, RecordRejected
-from app.bridge.kafka.settings import BatchSettings
-from app.bridge.kafka.topics import TopicRule
+from app.bridge.kafka.buffer import Record, RecordBuffer, line_of, values_as_lines
+from app.bridge.kafka.settings import BatchSettings, JsonDecoder, RecordRejected, TopicRule
 
 LIMITS = BatchSettings(max_bytes=40, max_messages=5, max_age=0)
 

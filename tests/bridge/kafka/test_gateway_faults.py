@@ -6,10 +6,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
-from app.bridge.kafka.partition.elements import parameters_of
-from app.bridge.kafka.partition.partition import Partition
-from app.bridge.kafka.partition.positions import Position
-from app.bridge.kafka.topics import TopicRule
+from app.bridge.kafka.buffer import Position, parameters_of
+from app.bridge.kafka.partition import Partition
+from app.bridge.kafka.settings import TopicRule
 from mirrorgate.http import GatewayClient, RejectedByGateway
 from mirrorgate.producer import ChangeRequest, Patience, Producer
 from tests.api.calls import ADMIN_KEY, Gateway

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.bridge.kafka.partition.positions import (
+from app.bridge.kafka.buffer import (
     MAX_POSITION_CHARACTERS,
     CannotContinue,
     Choices,

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app.bridge.objects.formats import ObjectFormat
-from app.bridge.objects.settings import read_settings
+from app.bridge.objects.settings import ObjectFormat, read_settings
 from app.yaml_text import BadFile
 from mirrorgate.cli.main import app
 from mirrorgate.file_paths import FileOrder

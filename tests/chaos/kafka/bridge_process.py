@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import app.bridge.kafka.bridge
-import app.bridge.kafka.registered_records
+import app.bridge.kafka.registry
 import app.cli.main  # noqa: F401  # all are imported before the fork
 from mirrorgate.cli.__main__ import main
 from tests.chaos.parts.light_drain import end_with

@@ -8,7 +8,7 @@ from app.domain.model.table_schema import TableSchema
 from app.domain.rows.landing_rows import landing_rows, landing_rows_of_shaped
 from app.domain.rows.row_rules import RowRules
 from mirrorgate.errors import Code
-from mirrorgate.errors.json_pointer import pointer_to
+from mirrorgate.errors.exceptions import pointer_to
 from tests.support.rejections import Place, rejected
 from tests.support.samples.changes import change, delete, insert, shaped, update, upsert
 from tests.support.samples.schemas import schema_of

@@ -7,8 +7,14 @@ import pyarrow as pa
 import pytest
 from deltalake import WriterProperties, write_deltalake
 
-from app.mirror.inspection.columns import measure_columns
-from app.mirror.inspection.health import GUARD_RAILS, TableHealth, examine_table, find_problems, smallest_sku
+from app.mirror.inspection.health import (
+    GUARD_RAILS,
+    TableHealth,
+    examine_table,
+    find_problems,
+    measure_columns,
+    smallest_sku,
+)
 from app.mirror.inspection.maintenance import optimize_table
 from tests.mirror.inspection.mirrored import Mirrored
 

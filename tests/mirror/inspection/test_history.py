@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.mirror.inspection.difference import between, of_file
-from app.mirror.inspection.history import read_history
-from app.mirror.inspection.opening import find_table, open_table, parse_point, table_names
+from app.mirror.inspection.history import find_table, open_table, parse_point, read_history, table_names
 from app.mirror.target import MirrorTarget
 from mirrorgate.errors import Code, MirrorgateError, Misconfigured, RejectedInput
 from tests.mirror.inspection.mirrored import Mirrored

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from app.mirror.inspection.opening import PointInTime
+from app.mirror.inspection.history import PointInTime
 from app.mirror.inspection.query import run_query
 from app.mirror.target import MirrorTarget
 from mirrorgate.errors import Code, RejectedInput

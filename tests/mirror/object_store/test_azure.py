@@ -16,9 +16,8 @@ from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError
 
 from app.azure_tokens import AzureTokens
-from app.mirror import object_store
-from app.mirror.object_store import store_options
-from app.mirror.target import MirrorTarget
+from app.mirror import target as object_store
+from app.mirror.target import MirrorTarget, store_options
 from mirrorgate.errors import Code, Misconfigured
 
 ONELAKE = "abfss://workspace@onelake.dfs.fabric.microsoft.com/lake.Lakehouse/Tables"

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 import pytest
 from typer.testing import CliRunner
 
-from app.mirror.object_store import shown, store_error
-from app.mirror.target import MirrorTarget
+from app.mirror.target import MirrorTarget, shown, store_error
 from app.mirror.target_lock import exclusive_target
 from mirrorgate.cli.main import app
 from mirrorgate.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.api.changes.parameters.common import fingerprint
+from app.api.changes.parameters import fingerprint
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import Table
 from app.staging.batches.batch import AlreadyStaged, StagingRequest

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from app.emulator.emulator import ApiSite, identity_environment
 from app.emulator.fabric_api import FabricService
-from app.emulator.server import Server
+from app.emulator.onelake import Server
 
 
 class Fabric:

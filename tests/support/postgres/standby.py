@@ -9,8 +9,14 @@ from typing import Any, LiteralString
 import psycopg
 
 from app.local.embedded import PrivatePostgres
-from app.local.embedded.postgres import gateway_url, make_socket_folder, superuser_url
-from app.local.embedded.postgres_account import choose_account, find_programs, run_program
+from app.local.embedded.postgres import (
+    choose_account,
+    find_programs,
+    gateway_url,
+    make_socket_folder,
+    run_program,
+    superuser_url,
+)
 from tests.support.postgres.swallowing_proxy import SwallowingProxy, swallowing_proxy
 from tests.support.waiting import wait_until
 

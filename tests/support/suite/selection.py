@@ -24,7 +24,7 @@ SUITES: Final = {
     "tests/benchmarks": ("benchmarks/", "docs/contribute/"),
     "tests/bridge": (
         "app/bridge/",
-        "app/cli/bridge/",
+        "app/cli/bridge.py",
         "app/formats/csv",
         "clients/python/",
         "docker/",

@@ -13,10 +13,10 @@ import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from app.landing.local_zone import LocalZone
-from app.verify.comparison import compare_zone as compare_zone_module
-from app.verify.comparison import zone_fold
-from app.verify.comparison.compare_zone import compare_zone
-from app.verify.finding import Finding
+from app.verify import compare_zone as compare_zone_module
+from app.verify import zone_fold
+from app.verify.codes import Finding
+from app.verify.compare_zone import compare_zone
 from mirrorgate.errors import Misconfigured
 from tests.support import publishers
 from tests.support.delta_tables import Storage, write_fabric_table

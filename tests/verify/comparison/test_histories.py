@@ -10,9 +10,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from app.domain.mirror_report import MirrorState
 from app.landing.local_zone import LocalZone
-from app.verify.codes import FindingCode
-from app.verify.comparison.compare_zone import compare_zone
-from app.verify.finding import Finding
+from app.verify.codes import Finding, FindingCode
+from app.verify.compare_zone import compare_zone
 from tests.mirror.model.history import Mirror, TableHistory, file_sizes, open_histories
 from tests.verify.runs import findings
 

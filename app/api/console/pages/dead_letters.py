@@ -9,16 +9,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Response
 
-from app.api.console.answers import page, rejected, see_other
-from app.api.console.forms import ConsoleForm, Form
-from app.api.console.sessions import ConsoleUser, SignedIn
-from app.api.gateway import Gateway, GatewayDep
-from app.api.operations.dead_letters import discard_through, discard_waiting, letter_message, replay_one, replay_waiting
+from app.api.console.answers import ConsoleForm, ConsoleUser, Form, SignedIn, see_other
 from app.api.operations.keys import caller_names
-from app.console.chrome import Notice
-from app.console.links import link, links_of
+from app.api.operations.table_operations import (
+    discard_through,
+    discard_waiting,
+    letter_message,
+    replay_one,
+    replay_waiting,
+)
+from app.console.render import Notice, link, links_of
 from app.domain.access.rights import Right
 from app.domain.model.dead_letter import LetterState
 from app.domain.model.table import Generation, TableId
@@ -100,9 +102,7 @@ class LetterOutcome(NamedTuple):
 
 @router.get(PATH)
 def letters(
-    request: Request,
     user: ConsoleUser,
-    gateway: GatewayDep,
     table: Annotated[str, Query(max_length=300)] = "",
     state: Annotated[str, Query(max_length=20)] = LetterState.WAITING,
     code: Annotated[str, Query(max_length=60)] = "",
@@ -112,7 +112,7 @@ def letters(
     """List dead letters, newest first; waiting ones unless another state is asked for."""
     state = state if state in {*LetterState, "all"} else LetterState.WAITING
     filters, turn = {"table": table.strip(), "state": state, "code": code}, Turn(before, after)
-    with translated_errors(), gateway.engine.begin() as connection:
+    with translated_errors(), user.gateway.engine.begin() as connection:
         tables = _tables(connection, user, filters["table"])
         chosen = LetterFilter(list(tables), None if state == "all" else LetterState(state), code or None)
         found = newest_letters(connection, chosen, turn, MAX_ROWS + 1)
@@ -120,10 +120,9 @@ def letters(
     seen = [_seen(letter, tables[letter.table_id], user) for letter in cut.entries]
     may_settle = any(one.may_settle for one in seen)
     is_plain = state == LetterState.WAITING and not code
-    return page(
-        request,
+    return user.page(
         "dead_letters.html",
-        user.chrome("dead_letters"),
+        "dead_letters",
         letters=seen,
         filters=filters,
         codes=CODES,
@@ -140,48 +139,43 @@ def _named(tables: Mapping[TableId, NamedTable], wanted: str) -> NamedTable | No
 
 @router.get(PATH + "/{letter_id:int}")
 def one_letter(
-    request: Request,
     letter_id: _LetterId,
     user: ConsoleUser,
-    gateway: GatewayDep,
     message: Annotated[str, Query(max_length=1)] = "",
     done: Annotated[str, Query(max_length=1)] = "",
 ) -> Response:
     """Show a dead letter with its errors, and its message if that is asked for and allowed."""
-    return _letter_page(request, user, gateway, letter_id, with_message=bool(message), done=bool(done))
+    return _letter_page(user, letter_id, with_message=bool(message), done=bool(done))
 
 
 @router.get(PATH + "/{letter_id:int}/message")
-def download(letter_id: _LetterId, user: ConsoleUser, gateway: GatewayDep) -> Response:
+def download(letter_id: _LetterId, user: ConsoleUser) -> Response:
     """Return the message byte for byte, as a file: no browser renders it."""
     principal = user.require(Right.ADMIN)
-    seen, _ = _found(user, gateway, letter_id)
-    written = letter_message(gateway, seen.name, letter_id, principal)
+    seen, _ = _found(user, letter_id)
+    written = letter_message(user.gateway, seen.name, letter_id, principal)
     named = f'attachment; filename="dead-letter-{letter_id}.txt"'
     return Response(written.content, headers={"Content-Disposition": named}, media_type="application/octet-stream")
 
 
 @router.post(PATH + "/{letter_id:int}/replay")
-async def replay(
-    request: Request, letter_id: _LetterId, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep
-) -> Response:
+async def replay(letter_id: _LetterId, user: ConsoleUser, form: ConsoleForm) -> Response:
     """Replay a dead letter, with the corrected message if the form has another one than was kept."""
     principal = user.require(Right.ADMIN)
-    seen, _ = await asyncio.to_thread(_found, user, gateway, letter_id)
+    seen, _ = await asyncio.to_thread(_found, user, letter_id)
     typed, correction = form.raw("message"), None
     if typed.strip():
-        kept = _text_of((await asyncio.to_thread(letter_message, gateway, seen.name, letter_id, principal)).content)
+        written = await asyncio.to_thread(letter_message, user.gateway, seen.name, letter_id, principal)
+        kept = _text_of(written.content)
         is_same = kept is not None and _with_plain_lines(kept) == _with_plain_lines(typed)
         correction = None if is_same else typed.encode()
     try:
-        await replay_one(gateway, seen.name, letter_id, principal, correction)
+        await replay_one(user.gateway, seen.name, letter_id, principal, correction)
     except RejectedInput as error:
-        refused = rejected(request, error)
+        refused = user.rejected(error)
         return await asyncio.to_thread(
             _letter_page,
-            request,
             user,
-            gateway,
             letter_id,
             with_message=bool(typed),
             failure=refused.notice,
@@ -192,54 +186,53 @@ async def replay(
 
 
 @router.post(PATH + "/{letter_id:int}/discard")
-def discard(letter_id: _LetterId, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
+def discard(letter_id: _LetterId, user: ConsoleUser, form: ConsoleForm) -> Response:
     """Discard a dead letter after its id was typed in."""
     principal = user.require(Right.ADMIN)
     if form.number("dead_letter") != letter_id:
         raise RejectedInput(Code.BAD_REQUEST, f"the typed text is not {letter_id}", remedy="Go back, and type the id.")
-    seen, _ = _found(user, gateway, letter_id)
-    discard_waiting(gateway, seen.name, letter_id, principal)
+    seen, _ = _found(user, letter_id)
+    discard_waiting(user.gateway, seen.name, letter_id, principal)
     return see_other(f"{PATH}/{letter_id}?done=1")
 
 
 @router.post(PATH + "/replay")
-async def replay_selected(request: Request, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
+async def replay_selected(user: ConsoleUser, form: ConsoleForm) -> Response:
     """Replay the selected dead letters in order; one that is rejected again does not hold the others back."""
     principal = user.require(Right.ADMIN)
-    chosen = await asyncio.to_thread(_selected, user, gateway, form)
+    chosen = await asyncio.to_thread(_selected, user, form)
 
     async def act(seen: SeenLetter) -> str:
-        receipt = await replay_one(gateway, seen.name, seen.letter.letter_id, principal)
+        receipt = await replay_one(user.gateway, seen.name, seen.letter.letter_id, principal)
         return f"Accepted as batch {receipt.sequence}."
 
-    return _done(request, user, "Replay of the selected dead letters", await _each(request, chosen, act))
+    return _done(user, "Replay of the selected dead letters", await _each(user, chosen, act))
 
 
 @router.post(PATH + "/discard")
-async def discard_selected(request: Request, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
+async def discard_selected(user: ConsoleUser, form: ConsoleForm) -> Response:
     """Ask first, then discard the selected dead letters."""
     principal = user.require(Right.ADMIN)
-    chosen = await asyncio.to_thread(_selected, user, gateway, form)
+    chosen = await asyncio.to_thread(_selected, user, form)
     if not form.optional("confirmed"):
-        return page(request, "dead_letters_confirm.html", user.chrome("dead_letters"), letters=chosen)
+        return user.page("dead_letters_confirm.html", "dead_letters", letters=chosen)
 
     async def act(seen: SeenLetter) -> str:
-        await asyncio.to_thread(discard_waiting, gateway, seen.name, seen.letter.letter_id, principal)
+        await asyncio.to_thread(discard_waiting, user.gateway, seen.name, seen.letter.letter_id, principal)
         return "Discarded."
 
-    return _done(request, user, "Discard of the selected dead letters", await _each(request, chosen, act))
+    return _done(user, "Discard of the selected dead letters", await _each(user, chosen, act))
 
 
 @router.post(PATH + "/replay-table")
-async def replay_table(request: Request, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
+async def replay_table(user: ConsoleUser, form: ConsoleForm) -> Response:
     """Replay the oldest waiting dead letters of a table, and offer to continue after the last one."""
     principal, name = user.require(Right.ADMIN), form.text("table")
     after = form.number("after") if form.optional("after") else 0
-    done = await replay_waiting(gateway, name, principal, after=after, limit=MAX_REPLAYED)
-    return page(
-        request,
+    done = await replay_waiting(user.gateway, name, principal, after=after, limit=MAX_REPLAYED)
+    return user.page(
         "dead_letters_done.html",
-        user.chrome("dead_letters"),
+        "dead_letters",
         title="Replay of a table",
         summary=f"{done.replayed} replayed, {done.rejected} rejected again",
         is_ok=not done.rejected,
@@ -250,17 +243,15 @@ async def replay_table(request: Request, user: ConsoleUser, form: ConsoleForm, g
 
 
 @router.post(PATH + "/discard-table")
-def discard_table(user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
+def discard_table(user: ConsoleUser, form: ConsoleForm) -> Response:
     """Discard the waiting letters of a table's generation, which was typed in, through the newest one that was seen."""
     principal, name = user.require(Right.ADMIN), form.text("table")
-    discard_through(gateway, name, Generation(form.number("generation")), form.number("through"), principal)
+    discard_through(user.gateway, name, Generation(form.number("generation")), form.number("through"), principal)
     return see_other(link(PATH, table=name))
 
 
 def _letter_page(
-    request: Request,
     user: SignedIn,
-    gateway: Gateway,
     letter_id: int,
     *,
     with_message: bool,
@@ -270,13 +261,13 @@ def _letter_page(
     status: int = 200,
 ) -> Response:
     """Return the page of a dead letter; `correction` is what the user has typed, after a replay that was rejected."""
-    (seen, names), message = _found(user, gateway, letter_id), None
+    (seen, names), message = _found(user, letter_id), None
     if with_message and seen.administers:
-        message = letter_message(gateway, seen.name, letter_id, user.require(Right.ADMIN)).content
-    return page(
-        request,
+        message = letter_message(user.gateway, seen.name, letter_id, user.require(Right.ADMIN)).content
+    return user.page(
         "dead_letter.html",
-        user.chrome("dead_letters", names=names),
+        "dead_letters",
+        names=names,
         status=status,
         seen=seen,
         message=message,
@@ -300,28 +291,28 @@ def _seen(letter: StoredLetter, table: NamedTable, user: SignedIn) -> SeenLetter
     return SeenLetter(letter, table, user.may(Right.ADMIN, table.name))
 
 
-def _found(user: SignedIn, gateway: Gateway, letter_id: int) -> tuple[SeenLetter, Mapping[str, str]]:
+def _found(user: SignedIn, letter_id: int) -> tuple[SeenLetter, Mapping[str, str]]:
     """Return a dead letter of a table that the user may see, and the names of its keys, by id.
 
     Raises RejectedInput `unknown_dead_letter`.
     """
-    with translated_errors(), gateway.engine.begin() as connection:
+    with translated_errors(), user.gateway.engine.begin() as connection:
         for letter in find_letters(connection, [letter_id]):
             table = _tables(connection, user, "").get(letter.table_id)
             if table is not None:
-                names = caller_names(gateway, connection, (letter.principal, letter.settled_by))
+                names = caller_names(user.gateway, connection, (letter.principal, letter.settled_by))
                 return _seen(letter, table, user), names
     raise unknown_letter(letter_id)
 
 
-def _selected(user: SignedIn, gateway: Gateway, form: Form) -> list[SeenLetter]:
+def _selected(user: SignedIn, form: Form) -> list[SeenLetter]:
     """Return the dead letters whose boxes are checked, oldest first, without those that the user may not see."""
     numbers = (name.removeprefix(_SELECTED) for name in form.fields if name.startswith(_SELECTED))
     ids = [int(number) for number in numbers if number.isascii() and number.isdigit() and len(number) <= 18]
     if not ids:
         remedy = "Go back, and check the boxes of the dead letters that you mean."
         raise RejectedInput(Code.BAD_REQUEST, "no dead letter is selected", remedy=remedy)
-    with translated_errors(), gateway.engine.begin() as connection:
+    with translated_errors(), user.gateway.engine.begin() as connection:
         tables = _tables(connection, user, "")
         found = find_letters(connection, ids)
     return [_seen(letter, tables[letter.table_id], user) for letter in found if letter.table_id in tables]
@@ -343,7 +334,7 @@ def _with_plain_lines(text: str) -> str:
 
 
 async def _each(
-    request: Request, chosen: Sequence[SeenLetter], act: Callable[[SeenLetter], Awaitable[str]]
+    user: SignedIn, chosen: Sequence[SeenLetter], act: Callable[[SeenLetter], Awaitable[str]]
 ) -> list[LetterOutcome]:
     """Act on letters in order, and return what came of each; after the gateway became unavailable, none is tried."""
     outcomes = list[LetterOutcome]()
@@ -351,26 +342,25 @@ async def _each(
         try:
             outcomes.append(LetterOutcome(seen, True, await act(seen)))
         except RejectedInput as error:
-            outcomes.append(_failed(request, seen, error))
+            outcomes.append(_failed(user, seen, error))
         except TemporarilyUnavailable as error:
             rest = chosen[len(outcomes) + 1 :]
-            outcomes.append(_failed(request, seen, error))
+            outcomes.append(_failed(user, seen, error))
             return [*outcomes, *(LetterOutcome(left, False, "Not tried.", "Retry later.") for left in rest)]
     return outcomes
 
 
-def _failed(request: Request, seen: SeenLetter, error: MirrorgateError) -> LetterOutcome:
-    notice = rejected(request, error).notice
+def _failed(user: SignedIn, seen: SeenLetter, error: MirrorgateError) -> LetterOutcome:
+    notice = user.rejected(error).notice
     return LetterOutcome(seen, False, notice.title, notice.text)
 
 
-def _done(request: Request, user: SignedIn, title: str, outcomes: Sequence[LetterOutcome]) -> Response:
+def _done(user: SignedIn, title: str, outcomes: Sequence[LetterOutcome]) -> Response:
     """Return the page that says what an action did, with the dead letters that it failed for first."""
     failed = sum(not outcome.is_ok for outcome in outcomes)
-    return page(
-        request,
+    return user.page(
         "dead_letters_done.html",
-        user.chrome("dead_letters"),
+        "dead_letters",
         title=title,
         summary=f"{len(outcomes) - failed} of {len(outcomes)} done",
         is_ok=not failed,

@@ -6,17 +6,13 @@ A secret is in one answer, which is not stored: no address and no later page has
 from collections.abc import Mapping
 from typing import Any, Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 from pydantic import ValidationError
 
-from app.api.console.answers import page, rejected, see_other
-from app.api.console.forms import ConsoleForm, Form
-from app.api.console.sessions import ConsoleUser, SignedIn
-from app.api.gateway import Gateway, GatewayDep
+from app.api.console.answers import ConsoleForm, ConsoleUser, Form, SignedIn, see_other
 from app.api.operations import keys as operations
 from app.api.schemas.access import MAX_OVERLAP_SECONDS, CreateKey, UpdateKey
-from app.console.chrome import Notice
-from app.console.links import key_path
+from app.console.render import Notice, key_path
 from app.domain.access.rights import Right
 from app.staging.access.api_keys import StoredKey, find_key, list_keys
 from app.staging.connection.database import translated_errors
@@ -55,80 +51,80 @@ _CHANGED: Final = Notice("good", "The key is changed.", "Its limits apply within
 
 
 @router.get(PATH)
-def all_keys(request: Request, user: ConsoleUser, gateway: GatewayDep) -> Response:
+def all_keys(user: ConsoleUser) -> Response:
     """List all keys."""
     user.require(Right.ADMIN, every_table=True)
-    with translated_errors(), gateway.engine.begin() as connection:
+    with translated_errors(), user.gateway.engine.begin() as connection:
         found = list_keys(connection)
-    settings_key_id = gateway.authenticator.settings_key_id
-    return page(request, "keys.html", user.chrome("keys"), keys=found[::-1], settings_key_id=settings_key_id)
+    settings_key_id = user.gateway.authenticator.settings_key_id
+    return user.page("keys.html", "keys", keys=found[::-1], settings_key_id=settings_key_id)
 
 
 @router.get(PATH + "/new")
-def new_key(request: Request, user: ConsoleUser, gateway: GatewayDep) -> Response:
+def new_key(user: ConsoleUser) -> Response:
     """Show the form of a new key."""
     user.require(Right.ADMIN, every_table=True)
-    return _new_key(request, user, gateway, _NEW)
+    return _new_key(user, _NEW)
 
 
 @router.post(PATH + "/new")
-def create(request: Request, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
+def create(user: ConsoleUser, form: ConsoleForm) -> Response:
     """Create a key and show its secret, or the form again with what is wrong."""
     principal = user.require(Right.ADMIN, every_table=True)
     try:
-        made = operations.create(gateway, principal, CreateKey.model_validate(_wanted(form)))
+        made = operations.create(user.gateway, principal, CreateKey.model_validate(_wanted(form)))
     except ValidationError as error:
-        return _new_key_again(request, user, gateway, form, _wrong_fields(error), _problems_of(error))
+        return _new_key_again(user, form, _wrong_fields(error), _problems_of(error))
     except RejectedInput as error:
         if error.code is not Code.BAD_REQUEST:
             raise
-        return _new_key_again(request, user, gateway, form, error, (f"{error.detail}.",))
-    return page(request, "key_secret.html", user.chrome("keys"), title="The key is created", made=made)
+        return _new_key_again(user, form, error, (f"{error.detail}.",))
+    return user.page("key_secret.html", "keys", title="The key is created", made=made)
 
 
 @router.get(PATH + "/{key_id}")
-def one_key(request: Request, key_id: str, user: ConsoleUser, gateway: GatewayDep, done: str = "") -> Response:
+def one_key(key_id: str, user: ConsoleUser, done: str = "") -> Response:
     """Show a key, and the forms that change, rotate and delete it."""
-    key = _seen_key(key_id, user, gateway)
+    key = _seen_key(key_id, user)
     fields = {
         "name": key.name or "",
         "requests_per_second": digits(key.limits.requests_per_second),
         "bytes_per_second": digits(key.limits.bytes_per_second),
     }
-    return _key(request, user, key, fields, notice=_CHANGED if done == "change" else None)
+    return _key(user, key, fields, notice=_CHANGED if done == "change" else None)
 
 
 @router.post(PATH + "/{key_id}/change")
-def change(request: Request, key_id: str, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
+def change(key_id: str, user: ConsoleUser, form: ConsoleForm) -> Response:
     """Replace the name and both rate limits of a key, or show the page again with what is wrong."""
     principal = user.require(Right.ADMIN, every_table=True)
     try:
-        operations.update(gateway, principal, key_id, UpdateKey.model_validate(_changed(form)))
+        operations.update(user.gateway, principal, key_id, UpdateKey.model_validate(_changed(form)))
     except ValidationError as error:
-        key, status = _seen_key(key_id, user, gateway), rejected(request, _wrong_fields(error)).status
-        return _key(request, user, key, _typed(form), problems=_problems_of(error), status=status)
+        key, status = _seen_key(key_id, user), user.rejected(_wrong_fields(error)).status
+        return _key(user, key, _typed(form), problems=_problems_of(error), status=status)
     return see_other(f"{key_path(key_id)}?done=change")
 
 
 @router.post(PATH + "/{key_id}/rotate")
-def rotate(request: Request, key_id: str, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
+def rotate(key_id: str, user: ConsoleUser, form: ConsoleForm) -> Response:
     """Give a key a new secret and show it."""
     principal, overlap = user.require(Right.ADMIN, every_table=True), form.number("overlap")
     if overlap > MAX_OVERLAP_SECONDS:
         raise RejectedInput(Code.BAD_REQUEST, f"the overlap is longer than {MAX_OVERLAP_SECONDS} seconds")
-    made = operations.rotate(gateway, principal, key_id, overlap)
-    return page(request, "key_secret.html", user.chrome("keys"), title="The key has a new secret", made=made)
+    made = operations.rotate(user.gateway, principal, key_id, overlap)
+    return user.page("key_secret.html", "keys", title="The key has a new secret", made=made)
 
 
 @router.post(PATH + "/{key_id}/delete")
-def delete(key_id: str, user: ConsoleUser, form: ConsoleForm, gateway: GatewayDep) -> Response:
+def delete(key_id: str, user: ConsoleUser, form: ConsoleForm) -> Response:
     """Delete a key after its id was typed in."""
     principal = user.require(Right.ADMIN, every_table=True)
     if form.text("key_id") != key_id:
         raise RejectedInput(
             Code.BAD_REQUEST, "the typed id is not that of the key", remedy="Go back, and type the id of the key."
         )
-    operations.delete(gateway, principal, key_id)
+    operations.delete(user.gateway, principal, key_id)
     return see_other(PATH)
 
 
@@ -178,10 +174,10 @@ def _problems_of(error: ValidationError) -> tuple[str, ...]:
     return tuple(_PROBLEMS[name] for name in _wrong_names(error))
 
 
-def _seen_key(key_id: str, user: SignedIn, gateway: Gateway) -> StoredKey:
+def _seen_key(key_id: str, user: SignedIn) -> StoredKey:
     """Return the key of a page. Raises RejectedInput `forbidden` or `unknown_key`."""
     user.require(Right.ADMIN, every_table=True)
-    with translated_errors(), gateway.engine.begin() as connection:
+    with translated_errors(), user.gateway.engine.begin() as connection:
         key = find_key(connection, key_id)
     if key is None:
         raise RejectedInput(Code.UNKNOWN_KEY, "no such key")
@@ -189,7 +185,6 @@ def _seen_key(key_id: str, user: SignedIn, gateway: Gateway) -> StoredKey:
 
 
 def _key(
-    request: Request,
     user: SignedIn,
     key: StoredKey,
     fields: Mapping[str, str],
@@ -199,14 +194,13 @@ def _key(
     status: int = 200,
 ) -> Response:
     """Return the page of a key, with the fields of the form that changes it, and what is wrong with them."""
-    values = {"key": key, "fields": fields, "notice": notice, "problems": problems, "overlaps": OVERLAPS}
-    return page(request, "key.html", user.chrome("keys"), status=status, **values)
+    return user.page(
+        "key.html", "keys", status=status, key=key, fields=fields, notice=notice, problems=problems, overlaps=OVERLAPS
+    )
 
 
 def _new_key(
-    request: Request,
     user: SignedIn,
-    gateway: Gateway,
     fields: Mapping[str, str],
     *,
     chosen: frozenset[str] = frozenset(),
@@ -215,30 +209,25 @@ def _new_key(
     status: int = 200,
 ) -> Response:
     """Return the form of a new key, with what was typed in and what was wrong with it."""
-    return page(
-        request,
+    return user.page(
         "key_new.html",
-        user.chrome("keys"),
+        "keys",
         status=status,
         fields=fields,
         rights=RIGHTS,
         chosen=chosen,
         signs=signs,
-        can_sign=gateway.settings.signing_key is not None,
+        can_sign=user.gateway.settings.signing_key is not None,
         problems=problems,
     )
 
 
-def _new_key_again(
-    request: Request, user: SignedIn, gateway: Gateway, form: Form, error: RejectedInput, problems: tuple[str, ...]
-) -> Response:
+def _new_key_again(user: SignedIn, form: Form, error: RejectedInput, problems: tuple[str, ...]) -> Response:
     return _new_key(
-        request,
         user,
-        gateway,
         _typed(form),
         chosen=frozenset(str(right) for right in RIGHTS if form.optional(f"right-{right}")),
         signs=form.optional("hmac") is not None,
         problems=problems,
-        status=rejected(request, error).status,
+        status=user.rejected(error).status,
     )

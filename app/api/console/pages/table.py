@@ -13,18 +13,13 @@ from typing import Any, Final
 import msgspec
 from fastapi import APIRouter, Response
 
-from app.api.console.answers import Rejected, rejected, see_other
-from app.api.console.forms import Form
-from app.api.console.pages.acts import ACTS, Act, buttons_of, notice_of
-from app.api.console.pages.rebuild import last_rebuild
+from app.api.console.answers import Form, Rejected, see_other
+from app.api.console.pages.acts import ACTS, Act, buttons_of, last_rebuild, notice_of
 from app.api.console.pages.visit import FRAGMENT, PATH, SeenTable, SubmissionDep, Visit, VisitDep, number_in
 from app.api.operations.keys import caller_names
-from app.console.attention import notice_of_drop, table_attention
-from app.console.chrome import Notice
-from app.console.grid import MAX_CELLS, MAX_COLUMNS, grid
-from app.console.links import table_path
-from app.console.plots import HOUR_MINUTES, Plot, hour_plots
-from app.console.table import changes_of, note_of, options_of
+from app.console.overview import HOUR_MINUTES, Plot, hour_plots, notice_of_drop, table_attention
+from app.console.render import Notice, table_path
+from app.console.table import MAX_CELLS, MAX_COLUMNS, changes_of, grid, note_of, options_of
 from app.domain.arrow import SchemaEvent, described_schemas
 from app.domain.health.facts import HealthFacts
 from app.domain.health.troubles import database_troubles, troubles
@@ -237,7 +232,7 @@ async def rows(visit: VisitDep, version: str = "") -> Response:
         try:
             found = await reader.read(seen.table.name, None if wanted < 0 else wanted, limit)
         except (RejectedInput, TemporarilyUnavailable) as error:
-            answer = rejected(visit.request, error)
+            answer = visit.user.rejected(error)
         else:
             values = [msgspec.json.decode(row) for row in found.rows]
             caption = f"Rows of version {found.version:,}"
@@ -290,7 +285,7 @@ def _ask(act: Act, visit: VisitDep) -> Response:
     except RejectedInput as error:
         if error.code is not Code.LOAD_ENDED:
             raise
-        found = rejected(visit.request, error)
+        found = visit.user.rejected(error)
         return _status_page(visit, found.notice, found.status)
 
 
@@ -317,7 +312,7 @@ def _question_page(act: Act, visit: Visit, form: Form | None = None, found: Reje
         status=200 if found is None else found.status,
         question=act.question,
         asked=asked,
-        action=f"{seen.head.path}/{act.address.format_map(visit.request.path_params)}",
+        action=f"{seen.head.path}/{act.address.format_map(visit.user.request.path_params)}",
         reason="" if form is None else form.raw("reason"),
         rewrites_marker=form is not None and form.optional("rewrite_marker") is not None,
     )

@@ -1,25 +1,35 @@
 """`/console/try`: paste messages, and see the rows that would land or what is wrong. Nothing is staged."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 from fastapi.exceptions import RequestValidationError
 from msgspec import UNSET
 
-from app.api.console.answers import page, rejected
-from app.api.console.forms import ConsoleForm, Form
-from app.api.console.sessions import ConsoleUser, SignedIn
-from app.api.exchange import exchange_of
+from app.api.changes.endpoints import limits_of
+from app.api.changes.parameters import (
+    ChangeQuery,
+    arcion_query,
+    csv_query,
+    debezium_query,
+    replicate_query,
+    rows_csv_query,
+    rows_query,
+)
+from app.api.console.answers import ConsoleForm, ConsoleUser, Form, SignedIn
+from app.api.exchange import Exchange, exchange_of
+from app.api.gateway import gateway_in
 from app.api.middleware.error_handlers import validation_rejection
-from app.api.operations.dry_runs import try_messages
-from app.console.chrome import Notice
-from app.console.grid import Grid, grid
-from app.domain.access.rights import Right
+from app.console.render import Notice
+from app.console.table import Grid, grid
+from app.domain.access.rights import Principal, Right
 from app.domain.model.dead_letter import LetterFormat
 from app.domain.model.names import ROW_MARKER, TableName
+from app.ingest import perform_dry_run
 from app.ingest.dry_run import DryRunResult, DryRunTable
 from mirrorgate import text
 from mirrorgate.errors import Problem, RejectedInput, TemporarilyUnavailable
@@ -94,28 +104,27 @@ class Landed(NamedTuple):
 
 
 @router.get(PATH)
-async def ask(request: Request, user: ConsoleUser, format: str = "", table: str = "") -> Response:
+async def ask(user: ConsoleUser, format: str = "", table: str = "") -> Response:
     """Show the form, filled with what the address says."""
     user.require(Right.INGEST)
-    return _shown(request, user, Typed(_format_of(format), table[:MAX_FIELD_CHARACTERS]))
+    return _shown(user, Typed(_format_of(format), table[:MAX_FIELD_CHARACTERS]))
 
 
 @router.post(PATH)
-async def try_out(request: Request, user: ConsoleUser, form: ConsoleForm) -> Response:
+async def try_out(user: ConsoleUser, form: ConsoleForm) -> Response:
     """Do everything that accepting the messages would do, roll it back, and show the outcome."""
-    principal, typed, exchange = user.require(Right.INGEST), _typed_in(form), exchange_of(request.scope)
+    principal, typed, exchange = user.require(Right.INGEST), _typed_in(form), exchange_of(user.request.scope)
     try:
         result = await try_messages(exchange, principal, typed.source_format, typed.query, typed.message.encode())
     except (RejectedInput, TemporarilyUnavailable) as error:
-        return _rejected(request, user, typed, error)
+        return _rejected(user, typed, error)
     except RequestValidationError as error:
-        return _rejected(request, user, typed, validation_rejection(exchange, error))
+        return _rejected(user, typed, validation_rejection(exchange, error))
     landings = [_landed(table, user) for table in result.tables]
-    return _shown(request, user, typed, notice=_accepted(result, landings), landings=landings)
+    return _shown(user, typed, notice=_accepted(result, landings), landings=landings)
 
 
 def _shown(
-    request: Request,
     user: SignedIn,
     typed: Typed,
     *,
@@ -126,10 +135,9 @@ def _shown(
 ) -> Response:
     """Return the page: with the form alone, with the rows that would land, or with what is wrong."""
     landings, problems = landings or [], problems or []
-    return page(
-        request,
+    return user.page(
         "try.html",
-        user.chrome("try"),
+        "try",
         status=status,
         typed=typed,
         labels=LABELS,
@@ -151,14 +159,12 @@ def _typed_in(form: Form) -> Typed:
     )
 
 
-def _rejected(
-    request: Request, user: SignedIn, typed: Typed, error: RejectedInput | TemporarilyUnavailable
-) -> Response:
+def _rejected(user: SignedIn, typed: Typed, error: RejectedInput | TemporarilyUnavailable) -> Response:
     """Return the page with what is wrong. A problem without a place says no more than the notice."""
-    found = rejected(request, error)
+    found = user.rejected(error)
     given = error.problems if isinstance(error, RejectedInput) else ()
     problems = [problem for problem in given if (problem.index, problem.pointer, problem.column) != (None,) * 3]
-    return _shown(request, user, typed, notice=found.notice, problems=problems, status=found.status)
+    return _shown(user, typed, notice=found.notice, problems=problems, status=found.status)
 
 
 def _accepted(result: DryRunResult, landings: list[Landed]) -> Notice:
@@ -184,3 +190,30 @@ def _landed(table: DryRunTable, user: SignedIn) -> Landed:
 
 def _format_of(text: str) -> LetterFormat:
     return LetterFormat(text) if text in LetterFormat._value2member_map_ else LetterFormat.ROWS
+
+
+_QUERIES: Final[Mapping[LetterFormat, Callable[[bytes], ChangeQuery]]] = {
+    LetterFormat.ROWS: rows_query,
+    LetterFormat.ROWS_CSV: rows_csv_query,
+    LetterFormat.ARCION: arcion_query,
+    LetterFormat.ARCION_CSV: csv_query,
+    LetterFormat.REPLICATE: replicate_query,
+    LetterFormat.DEBEZIUM: debezium_query,
+}
+"""Readers of the query of each format."""
+
+
+async def try_messages(
+    exchange: Exchange, principal: Principal, source_format: LetterFormat, query: bytes, body: bytes
+) -> DryRunResult:
+    """Return the rows that would land. `query` has the parameters of the endpoint.
+
+    Raises what rejects such a request: RejectedInput, TemporarilyUnavailable, and FastAPI's RequestValidationError.
+    """
+    gateway = gateway_in(exchange.scope)
+    limits = limits_of(exchange, gateway.settings, gateway.input_limits, body)
+    reader = _QUERIES[source_format](query).reader_of(body, limits=limits, keep_rejected=False)
+    try:
+        return await perform_dry_run(gateway.ingest, reader, principal)
+    except RejectedInput as error:
+        raise await asyncio.to_thread(reader.explained, error) from None

@@ -7,16 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from fastapi import Depends, Request, Response
+from fastapi import Depends, Response
 
 from app.api.auth.dependencies import visible_name
-from app.api.console.answers import Rejected, page, rejected
-from app.api.console.forms import ConsoleForm, Form
-from app.api.console.sessions import ConsoleUser, SignedIn
-from app.api.gateway import Gateway, GatewayDep
+from app.api.console.answers import ConsoleForm, ConsoleUser, Form, Rejected, SignedIn
+from app.api.gateway import Gateway
 from app.api.operations.table_operations import TableOperation, visible_table
-from app.console.chrome import Notice
-from app.console.links import FRAGMENTS
+from app.console.render import FRAGMENTS, Notice
 from app.console.table import TableHead
 from app.domain.access.rights import Right
 from app.domain.model.table import Generation, Table
@@ -48,9 +45,12 @@ class Visit:
     """A request about one table by a signed-in user."""
 
     table: str
-    request: Request
     user: SignedIn
-    gateway: Gateway
+
+    @property
+    def gateway(self) -> Gateway:
+        """The gateway that serves the request."""
+        return self.user.gateway
 
     def seen(self, connection: Connection, tab: str = "", *, right: Right = Right.READ) -> SeenTable:
         """Return the table if the user has this right for it, and may read it.
@@ -74,7 +74,8 @@ class Visit:
 
     def number(self, name: str, default: int) -> int:
         """Return a whole number of the address; a string that is none counts as left out."""
-        given = self.request.path_params.get(name, self.request.query_params.get(name, ""))
+        request = self.user.request
+        given = request.path_params.get(name, request.query_params.get(name, ""))
         return number_in(str(given), default)
 
     def page(
@@ -88,8 +89,7 @@ class Visit:
         **values: object,
     ) -> Response:
         """Return a page about the table, or a part of one; `names` are those of keys that it shows."""
-        chrome = self.user.chrome("tables", names=names)
-        return page(self.request, template, chrome, status=status, head=head, notice=notice, **values)
+        return self.user.page(template, "tables", names=names, status=status, head=head, notice=notice, **values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Submission:
         except (RejectedInput, TemporarilyUnavailable) as error:
             if error.code in _WITHOUT_PAGE:
                 raise
-            return rejected(self.visit.request, error)
+            return self.visit.user.rejected(error)
 
 
 def number_in(text: str, default: int) -> int:
@@ -124,8 +124,8 @@ def number_in(text: str, default: int) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else default
 
 
-async def _visit(table: str, request: Request, user: ConsoleUser, gateway: GatewayDep) -> Visit:
-    return Visit(table, request, user, gateway)
+async def _visit(table: str, user: ConsoleUser) -> Visit:
+    return Visit(table, user)
 
 
 VisitDep = Annotated[Visit, Depends(_visit)]

@@ -4,7 +4,7 @@ import signal
 import sys
 from typing import NoReturn
 
-from mirrorgate.cli.exit_status import INTERRUPTED
+from mirrorgate.cli.console import INTERRUPTED
 
 
 def main() -> NoReturn:

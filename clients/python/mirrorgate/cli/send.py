@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from mirrorgate.cli.console import ERRORS, OUTPUT, print_json, say
-from mirrorgate.cli.exit_status import INTERRUPTED
+from mirrorgate.cli.console import ERRORS, INTERRUPTED, OUTPUT, print_json, say
 from mirrorgate.cli.grid import Grid
 from mirrorgate.cli.options import AsJson, Connection, named_values, with_connection
 from mirrorgate.errors import MirrorgateError

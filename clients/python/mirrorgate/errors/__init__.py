@@ -2,7 +2,7 @@
 
 `codes` declares the stable codes with their kinds, meanings and remedies, and is the only source of
 docs/reference/errors.md.
-`exceptions` holds the exception tree, grouped by who has to act. `json_pointer` builds the pointers that errors give.
+`exceptions` holds the exception tree, grouped by who has to act, and the pointers that errors give.
 `store_faults` reads the errors of object stores. Other packages import from here: `from mirrorgate.errors import Code,
 RejectedInput`. To add an error, add its code to `codes` and run `make docs`.
 """

@@ -130,3 +130,12 @@ def command_remedy(error: MirrorgateError) -> str:
         return error.remedy
     reason = str(error.__cause__ or "").strip().splitlines()[:1]
     return " ".join([_NO_DATABASE, *reason])
+
+
+def pointer_to(pointer: str, member: str) -> str:
+    """Return the pointer to the key `member` of the object at `pointer`.
+
+    A `pointer` that ends in `*` is that of keys with a prefix, see `app.formats.replicate.layouts`.
+    """
+    name = member.replace("~", "~0").replace("/", "~1")
+    return f"{pointer[:-1]}{name}" if pointer.endswith("*") else f"{pointer}/{name}"

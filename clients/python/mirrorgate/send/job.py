@@ -25,14 +25,13 @@ from mirrorgate.file_content import Mark, digest_of, stored_mark
 from mirrorgate.file_paths import FileNames, name_of
 from mirrorgate.folder import FileBlocks, FolderStore, Found, ObjectGone
 from mirrorgate.http import GatewayClient, RejectedByGateway
-from mirrorgate.loads import Load, Mode
+from mirrorgate.loads import Load, Mode, TableRegistration
 from mirrorgate.object_store import ObjectStore, is_folder, open_store, without_folders
+from mirrorgate.parameters import table_path
 from mirrorgate.producer import ChangeRequest, NumberedRequests, Patience, opened_numbers
-from mirrorgate.registration import TableRegistration
 from mirrorgate.send.progress import Progress, ProgressDisplay
 from mirrorgate.send.sender import Sender, SendFailed
 from mirrorgate.source import Source
-from mirrorgate.table_path import table_path
 
 _FIRST: Final = UUID("6e1ad2e0-8a53-4c60-9a1c-5f5c3b1c7c11")
 """In place of the load before, where there is none."""

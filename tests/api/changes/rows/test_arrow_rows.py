@@ -7,7 +7,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from app.api.server.content_types import ARROW_STREAM
+from app.api.server.request_parameters import ARROW_STREAM
 from tests.api.calls import Gateway, problem
 
 TABLE: Final = "shop.items"

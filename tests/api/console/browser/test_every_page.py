@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 from playwright.sync_api import Browser
 
-from app.console.chrome import SECTIONS
+from app.console.render import SECTIONS
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.console.browser.stock import Stock
 from tests.api.console.browser.tour import LOOKS, Visit, shape_of, tour

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 from playwright.sync_api import Response
 
-from app.console.chrome import SECTIONS
+from app.console.render import SECTIONS
 from tests.api.console.browser.visitor import Visitor
 from tests.api.console.test_tables import BLOCKS, TABLES
 
