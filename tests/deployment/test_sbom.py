@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from tests.project.facts import locked_versions, project_table
 from tools.sbom import TARGETS, bill, installed_lines
 
-OF_OTHER_SYSTEMS = {"colorama", "pywin32", "pywinpty"}
+OF_OTHER_SYSTEMS = {"colorama", "pywin32", "pywinpty", "tzdata"}
 
 
 @cache
