@@ -32,7 +32,7 @@ RUN apt-get update && apt-get install --yes --no-install-recommends systemd syst
 """
 SET_UP: Final = """
 set -eu
-mount -t proc proc /proc
+mount -t proc proc /proc && mount -t tmpfs tmpfs /dev/shm
 systemd-sysusers
 install --directory --mode 0750 --owner mirrorgate --group mirrorgate /srv/mirrorgate
 pg() { su postgres -c "/usr/lib/postgresql/15/bin/pg_ctl --pgdata=/var/lib/postgresql/15/main --wait $1" >/dev/null; }
@@ -74,6 +74,7 @@ class Machine:
         variables = {
             "MIRRORGATE_DATABASE_URL": f"postgresql://mirrorgate@127.0.0.1:{self.ports['database']}/mirrorgate",
             "PGPASSWORD": f"'{PASSWORD}'",
+            "JAVA_HOME": "/opt/java",
             "MIRRORGATE_ADMIN_KEY": KEY,
             "MIRRORGATE_PORT": self.ports["api"],
             "MIRRORGATE_DRAIN_METRICS_PORT": self.ports["drain"],
@@ -94,6 +95,8 @@ class Machine:
             f"poll: 1 s\nhealth: {{port: {self.ports['bridge']}}}\n",
         )
         self.write("srv/source/1.ndjson", ROWS)
+        self.write("etc/hostname", "machine\n")
+        self.write("etc/hosts", "127.0.0.1 localhost machine\n")
         role = f"CREATE ROLE mirrorgate LOGIN PASSWORD $${PASSWORD}$$;\nCREATE DATABASE mirrorgate OWNER mirrorgate;\n"
         self.write("srv/role.sql", role)
         services = " ".join(f"mirrorgate-{name}.service" for name in ENABLED)
