@@ -271,13 +271,26 @@ def check_keys(keys: Sequence[str] | None, table: Table) -> None:
 
 
 def renamed_columns(fields: Sequence[ConnectField], table: Table) -> Iterator[tuple[str, str]]:
-    """Yield the columns that a schema lacks, each with the new one of its type that has its position."""
-    present = [column for column in table.schema.columns if column.name not in table.left_columns]
+    """Yield the columns that a schema lacks, each with a new one of its type that can be the same column.
+
+    Both are between the same columns that the table and the schema have. A database appends new columns, so a renamed
+    one has none before it there but others that are absent: those may have been dropped.
+    """
+    gone: dict[str, list[Column]] = {}
     known, given = {*table.schema.names}, {one.name for one in fields}
-    rows = [one for one in fields if one.name not in table.options.exclude]
-    for old, new in zip(present, rows, strict=False):
-        if new.name not in known and old.name not in given and new.column_type == old.type:
-            yield old.name, new.name
+    before = ""
+    for column in table.schema.columns:
+        if column.name in given:
+            before = column.name
+        elif column.name not in table.left_columns:
+            gone.setdefault(before, []).append(column)
+    before, place = "", 0
+    for one in fields:
+        if one.name in known:
+            before, place = one.name, 0
+        elif one.name not in table.options.exclude:
+            yield from ((old.name, one.name) for old in gone.get(before, [])[place:] if old.type == one.column_type)
+            place += 1
 
 
 def filled_columns(fields: Sequence[ConnectField], table: Table) -> frozenset[str]:

@@ -140,6 +140,48 @@ def test_a_renamed_column_is_rejected(harness: IngestHarness) -> None:
 
 
 @pytest.mark.parametrize(
+    ("present", "later", "is_renamed"),
+    [
+        (["id", "n", "t"], ["id", "n", "t2"], True),
+        (["id", "n", "t"], ["id", "n2", "t2"], True),
+        (["id", "t", "n"], ["id", "n2"], True),  # t dropped, n renamed
+        (["id", "n", "t", "b"], ["id", "t2", "b"], True),
+        (["id", "t", "n"], ["id", "n", "t2"], False),  # t dropped, t2 appended
+        (["id", "t"], ["id", "n2", "t2"], False),
+        (["id", "t", "n", "b"], ["id", "b", "n2"], False),
+    ],
+)
+def test_a_column_is_renamed_if_the_new_one_has_its_type_between_the_same_columns(
+    harness: IngestHarness, present: list[str], later: list[str], is_renamed: bool
+) -> None:
+    """The first letter of a column says its type."""
+    types: dict[str, Field] = {"i": KEY["id"], "n": "int64", "t": "string", "b": "boolean"}
+    harness.debezium(created(dict.fromkeys(present) | {"id": 1}, {name: types[name[0]] for name in present}))
+    message = created(dict.fromkeys(later) | {"id": 2}, {name: types[name[0]] for name in later})
+    if is_renamed:
+        with rejected() as rejection:
+            harness.debezium(message)
+        assert rejection.code is Code.COLUMN_RENAMED
+    else:
+        harness.debezium(message)
+
+
+def test_a_column_that_the_source_dropped_and_one_that_it_added_are_told_apart_by_a_put(harness: IngestHarness) -> None:
+    """Either before the column is added, without the dropped one, or after its event was rejected, with the new one."""
+    for name, table in (("before", {}), ("after", {"other": "string"})):
+        harness.debezium(created({"id": 1, "note": "a"}, table=f"public.{name}"))
+        harness.debezium(created({"id": 2}, KEY, table=f"public.{name}"))
+        added = created({"id": 3, "other": "b"}, {**KEY, "other": "string"}, table=f"public.{name}")
+        if table:
+            with rejected() as rejection:
+                harness.debezium(added)
+            assert rejection.code is Code.COLUMN_RENAMED
+        harness.put(f"public.{name}", schema_of({"id": "int32", **table}, ["id"], ["id"]))
+        harness.debezium(added)
+        assert harness.landed(f"public.{name}", "id", "other")[-1] == [0, 3, "b"]
+
+
+@pytest.mark.parametrize(
     ("present", "written", "fits"),
     [
         ("int64", "int32", True),
