@@ -13,6 +13,7 @@ from mirrorgate.testing import _emulator_process, mirrorgate_emulator
 from tests.model.gateway import Gateway, small_gateway
 from tests.real.debezium import PostgresSource
 from tests.real.report import Report, write_page
+from tests.support.kafka import MockCluster, kafka_cluster
 
 __all__ = ["_emulator_process", "mirrorgate_emulator"]
 
@@ -64,6 +65,12 @@ def gateway(database_url: str, tmp_path: Path) -> Iterator[Gateway]:
     with small_gateway(database_url, tmp_path) as gateway:
         yield gateway
         gateway.close()
+
+
+@pytest.fixture
+def cluster() -> Iterator[MockCluster]:
+    with kafka_cluster(1) as cluster:
+        yield cluster
 
 
 @pytest.fixture

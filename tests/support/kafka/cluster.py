@@ -1,7 +1,8 @@
 """A Kafka cluster inside the tests' process: librdkafka's mock cluster, which other processes reach on 127.0.0.1.
 
 It is not a broker: it keeps the newest 5 MB or 100,000 messages of a partition, knows no ACLs, compaction or admin
-requests, and has no listener with TLS. It does have consumer groups with rebalances, offsets, headers and lost brokers.
+requests, gives the records of aborted transactions, and has no listener with TLS. It does have consumer groups with
+rebalances, offsets, headers and lost brokers.
 """
 
 import ctypes
