@@ -16,7 +16,7 @@ import msgspec
 from fastavro.schema import SchemaParseException, parse_schema
 
 from app.formats.avro import values
-from app.formats.avro.tree import Node, meaning_of, scale_of, unsupported
+from app.formats.avro.tree import Node, map_entry, meaning_of, scale_of, unsupported
 from app.formats.avro.values import Convert
 from mirrorgate.errors import Code, RejectedInput
 
@@ -256,6 +256,9 @@ class _Builder:
             case "record":
                 return _of_record({field.name: self._of_field(field.name, field.type) for field in node.fields})
             case "array":
+                entry = map_entry(node) if self._style is Style.CONNECT else None
+                if entry is not None:
+                    return _of_entries(self.convert(entry[0]), self.convert(entry[1]))
                 return _of_list(self.convert(node.children[0]))
             case "map":
                 return _of_map(self.convert(node.children[0]))
@@ -318,6 +321,15 @@ def _of_record(fields: Mapping[str, Convert | None]) -> Convert | None:
 
 def _of_list(convert: Convert | None) -> Convert | None:
     return convert and (lambda items: [None if item is None else convert(item) for item in items])
+
+
+def _of_entries(key: Convert | None, value: Convert | None) -> Convert:
+    """Return the function that gives entries as JsonConverter writes a map without string keys: pairs in a list."""
+
+    def convert_entries(items: list[dict[str, Any]]) -> list[list[Any]]:
+        return [[_converted(item["key"], key), _converted(item["value"], value)] for item in items]
+
+    return convert_entries
 
 
 def _of_map(convert: Convert | None) -> Convert | None:

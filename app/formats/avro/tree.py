@@ -258,6 +258,8 @@ def scale_of(properties: Mapping[str, object]) -> int:
 _UNKNOWN_PRECISION: Final = 64
 """Confluent's converter writes this for a Decimal without a precision, because Avro requires one."""
 
+_MAP_ENTRY: Final = "io.confluent.connect.avro.MapEntry"
+
 _TYPES: Final = {
     "boolean": "boolean",
     "int": "int32",
@@ -274,6 +276,16 @@ _TYPES: Final = {
 }
 
 
+def map_entry(node: Node) -> tuple[Node, Node] | None:
+    """Return the key and the value of the entries that a Connect converter writes for a map without string keys."""
+    if node.kind != "array" or node.children[0].kind != "record":
+        return None
+    [item] = node.children
+    is_entry = item.name == _MAP_ENTRY or item.properties.get("connect.internal.type") == "MapEntry"
+    types = {field.name: field.type for field in item.fields}
+    return (types["key"], types["value"]) if is_entry and types.keys() == {"key", "value"} else None
+
+
 def connect_schema(node: Node) -> dict[str, Any]:
     """Return the schema as the member `schema` of JSON.
 
@@ -286,6 +298,11 @@ def connect_schema(node: Node) -> dict[str, Any]:
         )
     [inner] = branches
     written: dict[str, Any] = {"type": _type(inner), "optional": node.optional}
+    if (entry := map_entry(inner)) is not None:
+        key, value = entry
+        return (
+            written | {"type": "map", "keys": connect_schema(key), "values": connect_schema(value)} | _semantics(inner)
+        )
     match inner.kind:
         case "record":
             written["fields"] = [connect_schema(field.type) | {"field": field.name} for field in inner.fields]

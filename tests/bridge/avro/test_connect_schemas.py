@@ -165,6 +165,22 @@ def test_a_decimal_keeps_its_precision_unless_the_converter_had_none_to_write() 
     assert connect_schema(read_schema(json.dumps(known)))["parameters"] == known["connect.parameters"]
 
 
+def test_a_map_without_string_keys_becomes_pairs_although_avro_has_entries() -> None:
+    """As in sparse vectors. An array of other records with these fields is an array."""
+    fields = [{"name": "key", "type": {"type": "int", "connect.type": "int16"}}, {"name": "value", "type": "double"}]
+    entry = {"type": "record", "name": "MapEntry", "namespace": "io.confluent.connect.avro", "fields": fields}
+    for name, written in (("MapEntry", [[1, 1.5]]), ("Other", [{"key": 1, "value": 1.5}])):
+        items = {"type": "array", "items": entry | {"name": name}}
+        schema = {"type": "record", "name": "R", "fields": [{"name": "m", "type": items}]}
+        record = encoded(schema, {"m": [{"key": 1, "value": 1.5}]})
+        _, value = RegisteredDecoder(OneSchema(schema), "debezium", "avro", "avro").decode("topic", None, record)
+        found = json.loads(value or b"")
+        assert found["payload"] == {"m": written}
+        [field] = found["schema"]["fields"]
+        assert field["type"] == ("map" if name == "MapEntry" else "array")
+        assert field.get("keys") == ({"type": "int16", "optional": False} if name == "MapEntry" else None)
+
+
 def test_a_union_of_several_types_has_no_connect_schema() -> None:
     with pytest.raises(RejectedInput, match="several types"):
         connect_schema(read_schema('["null", "int", "string"]'))
