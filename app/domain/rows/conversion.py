@@ -377,8 +377,8 @@ def _may_underflow(texts: pa.StringArray, array: pa.Array) -> bool:
 
 
 def _cannot_wrap(texts: pa.StringArray, scale: int) -> bool:
-    """Return True if no string becomes a number of more than 38 digits at this scale: the kernel wraps silently."""
-    if hold_any(texts, b"eE"):
+    """Return True if no string has, or becomes at this scale, more than 38 digits: the kernel wraps silently."""
+    if hold_any(texts, b"eE") or (pc.max(pc.binary_length(texts)).as_py() or 0) > MAX_DECIMAL_DIGITS + 1:
         return False
     point = pc.find_substring(texts, ".")
     whole = pc.if_else(pc.less(point, 0), pc.binary_length(texts), point)

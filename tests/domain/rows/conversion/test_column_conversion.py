@@ -61,6 +61,7 @@ ACCEPTED: dict[str, list[tuple[SourceValue, Any]]] = {
         (7, 7.0),
     ],
     "decimal(12,2)": [
+        ("7." + "0" * 128, Decimal("7.00")),
         ("9999999999.99", Decimal("9999999999.99")),
         ("-9999999999.99", Decimal("-9999999999.99")),
         ("1", Decimal("1.00")),
@@ -290,6 +291,7 @@ def test_usual_values_are_typed_by_kernels_alone(
         ("decimal(38,10)", "1" + "0" * 28 + ".5"),
         ("decimal(9,2)", "1e2"),
         ("decimal(9,2)", "1E2"),
+        ("decimal(9,2)", "7." + "0" * 128),
         ("date", "-0001-01-01"),
         ("timestamp", "-0001-01-01 00:00:00"),
         ("timestamp", "10000-01-01 00:00:00"),
