@@ -378,8 +378,8 @@ class Code(StrEnum):
         "The metadata replaces a column with one of the same type, as a rename does. Mirroring cannot rename a column, "
         "so earlier rows would be NULL under the new name.",
         "If it is a different column, PUT /v1/tables/{table} with it and without the old one, then send this request "
-        "again. If it is the same, rebuild the table from its row images under the new name (`mirrorgate tables rebuild "
-        "--rename`), or recreate it, which empties it, and load it again.",
+        "again. If it is the same, rebuild the table from its row images under the new name (`mirrorgate tables "
+        "rebuild --rename`), or recreate it, which empties it, and load it again.",
     )
     SCHEMA_UNKNOWN = Kind.CONFLICT.code(
         "A data message names a schema id that no accepted metadata message had, for any table that the key may use.",
