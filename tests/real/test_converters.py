@@ -22,7 +22,7 @@ from tests.support.kafka import MockCluster, RegistryDouble, registry_double
 TEXT: Final = {"time.precision.mode": "isostring", "decimal.handling.mode": "string"}
 """What records without a schema need: nothing tells the unit of a number, or the scale of bytes."""
 
-ISO_TIMES: Final = ("clock", "clock3")
+ISO_TIMES: Final = ("clock", "clock3", "days")
 """Without a schema they keep the Z that Debezium appends."""
 
 CONVERTERS: Final[dict[str, tuple[str, str, dict[str, str]]]] = {
@@ -151,7 +151,7 @@ def compare(gateway: Gateway, source: PostgresSource, schema: str) -> int:
         for (key, row), name in product(printed.items(), COLUMNS):
             expected = wanted(name, row[name], decimals, "microseconds", "bytes")
             value = table[key][name]
-            have = found(name, value.removesuffix("Z") if name in ISO_TIMES and value else value, decimals)
+            have = found(name, value.replace("Z", "") if name in ISO_TIMES and value else value, decimals)
             if repr(expected) != repr(have) and expected != have:
                 wrong.append((schema, name, row[name], expected, have))
     assert not wrong, ({name for _, name, *_ in wrong}, wrong[:20])
