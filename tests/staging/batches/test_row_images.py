@@ -12,7 +12,7 @@ from prometheus_client import REGISTRY
 from app.domain.model.table import BatchSequence, Table
 from app.domain.model.table_options import TableOptions
 from app.domain.rows.row_image import StoredImage
-from app.staging.batches.batch import Batch, Receipt, StagingRequest
+from app.staging.batches.batch import Batch, Receipt, StagingRequest, TableMoved
 from app.staging.batches.row_images import discard_row_images, read_row_images, write_row_images
 from app.staging.batches.stage_transaction import stage_requests
 from mirrorgate.errors import Code
@@ -41,6 +41,53 @@ def named(table: Table, name: str, key: int = 1) -> list[Batch]:
 
 def priced(table: Table, total: int, key: int = 1) -> list[Batch]:
     return [typed(table, [update(None, {"id": key, "total": total})])]
+
+
+def test_requests_that_wait_together_see_what_those_before_them_leave(engine: sa.Engine, table: Table) -> None:
+    together(engine, [typed(table, [ADA])], named(table, "Eve"), priced(table, 7), [typed(table, [delete({"id": 1})])])
+    rows = [(row["name"], row["total"]) for [row] in staged_batches(engine, table)]
+    assert rows == [("Ada", Decimal("1.50")), ("Eve", Decimal("1.50")), ("Eve", Decimal(7)), (None, None)]
+    assert stored_images(engine, table) == {}
+
+
+def test_a_request_that_no_image_completes_leaves_no_trace_and_its_neighbours_go_on(
+    engine: sa.Engine, table: Table
+) -> None:
+    incomplete = typed(table, [insert({"id": 2, "name": "Bob"}, 0), update(None, {"id": 3, "name": "Cy"}, 1)])
+    futures = together(engine, [typed(table, [ADA])], [incomplete], priced(table, 7, key=2), named(table, "Eve"))
+    assert [future.result()[0].sequence for future in (futures[0], futures[3])] == [1, 2]
+    for future, index, column in ((futures[1], 1, "total"), (futures[2], 0, "name")):
+        with rejected(places=[(Code.INCOMPLETE_UPDATE, index, f"/after/{column}", column)]):
+            future.result()
+    assert list(stored_images(engine, table).values()) == [{"id": 1, "name": "Eve", "total": "1.5"}]
+
+
+def test_a_request_typed_before_a_column_came_back_does_not_bring_its_old_values(engine: sa.Engine) -> None:
+    table = registered(engine, "t", SCHEMA, COMPLETE)
+    stage(engine, [typed(table, [ADA])])
+    before = registered(engine, "t", NARROW)
+    after = registered(engine, "t", SCHEMA)
+    stale, incomplete = together(engine, named(before, "stale"), named(after, "Eve"))
+    with pytest.raises(TableMoved):
+        stale.result()
+    with rejected(places=[(Code.INCOMPLETE_UPDATE, 0, "/after/total", "total")]):
+        incomplete.result()
+
+
+@pytest.mark.parametrize("rewritten", [False, True], ids=["image from before", "image from meanwhile"])
+def test_a_column_that_left_and_came_back_is_not_taken_from_older_images(engine: sa.Engine, rewritten: bool) -> None:
+    table = registered(engine, "t", SCHEMA, COMPLETE)
+    stage(engine, [typed(table, [ADA])])
+    without = registered(engine, "t", NARROW)
+    if rewritten:
+        stage(engine, named(without, "Eve"))
+        assert staged_batches(engine, without)[-1] == [{"id": 1, "name": "Eve", "total": None, "__rowMarker__": 1}]
+    back = registered(engine, "t", SCHEMA)
+    with rejected(places=[(Code.INCOMPLETE_UPDATE, 0, "/after/total", "total")]):
+        stage(engine, named(back, "Eve"))
+    stage(engine, priced(back, 7), named(back, "Cy"))
+    [last] = staged_batches(engine, back)[-1]
+    assert (last["name"], last["total"]) == ("Cy", Decimal(7))
 
 
 def test_images_that_would_fill_the_memory_are_not_read(
