@@ -85,7 +85,7 @@ def test_a_zone_that_another_gateway_claims_while_spark_starts_is_left_to_it(
         claim(address, OTHER)
         return claim(address, installation, known)
 
-    monkeypatch.setattr(landing_zone, "claim_zone", late)
+    monkeypatch.setattr("app.checks.landing_zone.claim_zone", late)
     with pytest.raises(Misconfigured) as rejection:
         run_drain(settings, once=True)
     assert rejection.value.code is Code.LANDING_ZONE_TAKEN
