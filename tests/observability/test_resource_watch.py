@@ -145,7 +145,7 @@ def test_too_little_memory_is_said_with_the_settings_to_lower_and_rejected_where
 def test_the_memory_limit_is_the_smallest_that_holds() -> None:
     program = (
         f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({1_500 * MIB}, {1_500 * MIB}));"
-        "from app.observability.periodic_thread import memory_limit; print(memory_limit())"
+        "from app.observability.resource_watch import memory_limit; print(memory_limit())"
     )
     ran = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert int(ran.stdout) == min(1_500 * MIB, memory_limit() or sys.maxsize)
