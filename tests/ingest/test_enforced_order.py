@@ -241,6 +241,12 @@ def test_rows_of_a_snapshot_pass_in_any_order(enforcing: IngestHarness) -> None:
     assert positions(enforcing, "S.T") == {}
 
 
+def test_changes_that_a_restart_in_an_incremental_snapshot_marks_keep_their_position(enforcing: IngestHarness) -> None:
+    position = {"connector": "postgresql", **DEBEZIUM["postgresql"](1), "snapshot": "true"}
+    sent = event("c", "S.T", after={"id": 1}, **position)
+    assert [enforcing.debezium(sent).duplicates for _ in range(2)] == [0, 1]
+
+
 @pytest.mark.parametrize(
     "members",
     [

@@ -101,6 +101,18 @@ def source_log_position(source: Mapping[str, Any]) -> LogPosition | None:
     return None if read is None else read(source)
 
 
+def _log_position(operation: Operation, source: Mapping[str, Any]) -> LogPosition | None:
+    """Return where a change is in the log.
+
+    A connector for Postgres that starts again during an incremental snapshot marks changes of its log as of a snapshot,
+    too. A row of a snapshot is an `r` there, or flattened without its operation.
+    """
+    if operation is Operation.SNAPSHOT:
+        return None
+    is_of_log = operation is not Operation.MERGE and source.get("connector") == "postgresql"
+    return source_log_position({**source, "snapshot": None} if is_of_log else source)
+
+
 def _postgres_position(source: Mapping[str, Any]) -> LogPosition | None:
     """Return the position by the last commit before the transaction: changes of one have the order of their LSNs.
 
@@ -355,7 +367,7 @@ def _enveloped(
         row_schema(schema),
         time=source_time(block),
         connector=source_connector(block),
-        log_position=None if operation is Operation.SNAPSHOT else source_log_position(block),
+        log_position=_log_position(operation, block),
         extracted=source_time(payload),
         **transaction_of(payload.get("transaction"), block),
     )
@@ -386,7 +398,7 @@ def _flattened(
         is_flattened=True,
         time=source_time(members_of_source(payload)),
         connector=source_connector(source),
-        log_position=None if operation is Operation.SNAPSHOT else source_log_position(source),
+        log_position=_log_position(operation, source),
         **transaction_of(None, source),
     )
 
