@@ -57,7 +57,7 @@ check: .venv ## Check format, lint, types and imports, then run the gateway's te
 	$(BIN)/lint-imports
 	$(RUN) pytest $(PARALLEL) --suites $(SUITES) $(ARGS)
 
-test-real: .venv ## Run the gateway against programs that others wrote, which this downloads (300 MB)
+test-real: .venv ## Run the gateway against programs that others wrote, which this downloads (900 MB on disk)
 	@$(RUN) pytest --suites real -o timeout=600 tests/real $(ARGS)
 
 test-all: helm-tools ## What check does with every suite, then thorough tests, chaos, fuzz, and the model with a million changes
