@@ -24,13 +24,13 @@ bud() { # chroot needs no container runtime; OCI's own format has no health chec
 build_python() { # instead of the official Python image: slim, with `python` and `pip` on the PATH
   ! buildah inspect --type image "$(image python)" >/dev/null 2>&1 || return 0
   debootstrap --variant=minbase --include=ca-certificates,python3,python3-venv,python3-pip \
-    "$(sed -n 's/^ARG PYTHON_IMAGE=.*-//p' Dockerfile)" "$work/root" >&2
+    "$(sed -n 's/^ARG PYTHON_IMAGE=.*-//p' Dockerfile)" "$work/system" >&2
   # Slim images leave out manual pages: the Dockerfile has to make their folder for Java.
-  printf 'path-exclude /usr/share/%s/*\n' man doc >"$work/root/etc/dpkg/dpkg.cfg.d/docker"
-  rm -rf "$work"/root/usr/share/{man,doc} "$work"/root/var/cache/apt/archives/*.deb "$work"/root/var/lib/apt/lists/*
-  ln -s /usr/bin/python3 "$work/root/usr/local/bin/python"
+  printf 'path-exclude /usr/share/%s/*\n' man doc >"$work/system/etc/dpkg/dpkg.cfg.d/docker"
+  rm -rf "$work"/system/usr/share/{man,doc} "$work"/system/var/cache/apt/archives/*.deb "$work"/system/var/lib/apt/lists/*
+  ln -s /usr/bin/python3 "$work/system/usr/local/bin/python"
   printf 'FROM scratch\nCOPY / /\nENV LANG=C.UTF-8\nCMD ["python3"]\n' >"$work/Dockerfile"
-  bud --tag "$(image python)" --file "$work/Dockerfile" "$work/root"
+  bud --tag "$(image python)" --file "$work/Dockerfile" "$work/system"
 }
 
 build() {

@@ -1,4 +1,4 @@
-"""Each part imports with only the packages of its own lock."""
+"""Each part can be imported with the packages of its lock alone."""
 
 import json
 import os

@@ -92,7 +92,7 @@ def rotel(received: Collector, tmp_path: Path) -> Iterator[Rotel]:
 
 @dataclass
 class Caller:
-    """An application with spans of its own that sends rows."""
+    """An application that sends rows and exports spans."""
 
     gateway: Gateway
     spans: TracerProvider

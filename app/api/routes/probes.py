@@ -162,7 +162,7 @@ def get_metrics(gateway: GatewayDep, principal: Reader) -> Response:
     """
     registry = CollectorRegistry()
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # the switch of prometheus-client, set if processes share a port
-        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # the package has no types for it
     else:
         registry.register(REGISTRY)
     registry.register(BuildInfo("api", program_revision()))

@@ -95,7 +95,7 @@ def is_committed(engine: sa.Engine, transaction: TransactionId, max_seconds: flo
             pass  # retried until the deadline
         if time.monotonic() >= deadline:
             raise TemporarilyUnavailable(Code.COMMIT_UNKNOWN, "the connection was lost during COMMIT")
-        time.sleep(_PAUSE_SECONDS)
+        time.sleep(_PAUSE_SECONDS)  # Postgres does not notify of the end of another transaction
 
 
 _INSERT: Final = """

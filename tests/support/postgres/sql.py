@@ -16,13 +16,13 @@ def call(
     *arguments: Parameters.args,
     **others: Parameters.kwargs,
 ) -> Result:
-    """Return what a function gives that takes a connection first, called in a transaction of its own."""
+    """Call a function with a connection in a new transaction, and return its result."""
     with engine.begin() as connection:
         return function(connection, *arguments, **others)
 
 
 def run(engine: sa.Engine, statement: str, **parameters: Any) -> None:
-    """Execute one statement in a transaction of its own."""
+    """Execute one statement in a new transaction."""
     with engine.begin() as connection:
         connection.execute(sa.text(statement), parameters)
 
