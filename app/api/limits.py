@@ -1,33 +1,15 @@
-"""Limits of one API process: the memory budget, the permits of large bodies, and the rate limits of each key.
+"""Limits of one API process: memory, large bodies, slow work, slow transfers, and the rate of each key.
 
-No request waits for the budget. What does not fit is rejected at once with 503 `overloaded`, and its reservation is
-released; so half-uploaded bodies cannot block each other (decision 0022).
+`MemoryBudget` holds the reservations of requests, and `UnverifiedRoom` the bodies of callers without a valid key.
 
-- A key can hold only so much that a share of what is left remains free for the others: with the share 0.5 at most as
-  much as remains free. One busy key gets a half, two get a third each, and a further key always finds room.
-- Bodies that have not arrived are counted apart from requests in progress: slow uploads take no place of working ones.
-- Answers that their callers have not read are counted apart from bodies, so status calls work while the budget is full.
-- Bodies of callers that have not shown a valid key share one small room, which takes nothing from the budget. If it is
-  full, its oldest body gives way to the newest.
+`BodySemaphore` is a weighted semaphore for large request bodies.
 
-Invariant: the first body, the first request, the first MIN_KEY_BYTES and the first answer of a key are never rejected.
+`ConcurrencyLimit` limits how many requests at a time do work that takes long and holds a database connection.
 
-Weighted semaphore for large request bodies. Waiting requests remain unread on the socket; none is rejected.
+`TransferDeadline` limits the time that a body can take to arrive, or an answer to be read, so that a slow caller holds
+little for long.
 
-A request keeps its permit until it is answered, because its body is in memory until then. A body that does not arrive
-within a second stops counting until it is complete, so that a slow caller does not block the others.
-Invariant: the admitted bodies fill at most `max_bytes`, or there is only one of them.
-
-Limits how many requests at a time do work that takes long and holds a database connection.
-
-The others wait without a thread or a connection, so every other route still has both.
-
-The time that a body can take to arrive, or an answer to be read, so that a slow caller holds little for long.
-
-Rate limits of each key in this API process: requests per second, and body bytes per second.
-
-Each API process counts for itself (decision 0022). Answers to a limited key carry the fields `RateLimit-Policy` and
-`RateLimit` of draft-ietf-httpapi-ratelimit-headers.
+`RateLimiter` limits requests per second, and body bytes per second, of each key.
 """
 
 import asyncio
@@ -87,7 +69,22 @@ _UNUSED: Final = Allowance()
 
 
 class MemoryBudget:
-    """Reservations counted against a limit of the process and a share of each key. Thread-safe, but for the room."""
+    """Reservations counted against a limit of the process and a share of each key. Thread-safe, but for the room.
+
+    No request waits for the budget. What does not fit is rejected at once with 503 `overloaded`, and its reservation is
+    released; so half-uploaded bodies cannot block each other (decision 0022).
+
+    - A key can hold only so much that a share of what is left remains free for the others: with the share 0.5 at most
+      as much as remains free. One busy key gets a half, two get a third each, and a further key always finds room.
+    - Bodies that have not arrived are counted apart from requests in progress: slow uploads take no place of working
+      ones.
+    - Answers that their callers have not read are counted apart from bodies, so status calls work while the budget is
+      full.
+    - Bodies of callers that have not shown a valid key share one small room, which takes nothing from the budget.
+
+    Invariant: the first body, the first request, the first MIN_KEY_BYTES and the first answer of a key are never
+    rejected.
+    """
 
     def __init__(self, total: Allowance, share: float, request_bytes: int) -> None:
         """Prepare. `share` is what one key can hold of the total, above 0 and at most 1.
@@ -309,7 +306,10 @@ def _overloaded(what: str, own: int, used: int, limit: int) -> TemporarilyUnavai
 
 
 class ConcurrencyLimit:
-    """A number of slots for one kind of work; a request that finds none waits at most `seconds`."""
+    """A number of slots for one kind of work; a request that finds none waits at most `seconds`.
+
+    Waiting requests hold no thread and no connection, so every other route still has both.
+    """
 
     def __init__(self, work: str, slots: int, seconds: float) -> None:
         """Create the limit. `work` names the work in the error of a request that gets no slot."""
@@ -379,7 +379,10 @@ _ASSUMED_EXPANSION: Final = 16
 class BodySemaphore:
     """Weighted semaphore for large bodies of one API process. All calls are made on one event loop.
 
-    A permit stops counting if its body is not complete `grace_seconds` after it was acquired.
+    Waiting requests remain unread on the socket; none is rejected. A request keeps its permit until it is answered,
+    because its body is in memory until then. A permit whose body is not complete `grace_seconds` after it was acquired
+    stops counting until the body is complete, so that a slow caller does not block the others. Invariant: the admitted
+    bodies fill at most `max_bytes`, or there is only one of them.
     """
 
     def __init__(self, max_bytes: int, grace_seconds: float = 1.0) -> None:
@@ -510,7 +513,11 @@ class KeyMeter:
 
 
 class RateLimiter:
-    """Meters of the keys that have a limit, one for each key."""
+    """Meters of the keys that have a limit, one for each key.
+
+    Each API process counts for itself (decision 0022). Answers to a limited key carry the fields `RateLimit-Policy` and
+    `RateLimit` of draft-ietf-httpapi-ratelimit-headers.
+    """
 
     def __init__(self, defaults: RateLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self._defaults = defaults

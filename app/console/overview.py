@@ -1,11 +1,12 @@
 """The list of tables, what needs attention, and plots.
 
-The whole query is in the address of the page, so it works as a link, as a form without a script, and in the part that
-is refreshed. A value of the address that makes no sense counts as left out.
+`TableQuery` is the whole query in the address of the page, so it works as a link, as a form without a script, and in
+the part that is refreshed. A value of the address that makes no sense counts as left out.
 
-Problems that need attention, worst first: each with what is wrong, why, what to do, and where.
-
+`attention` returns the problems that need attention, worst first: each with what is wrong, why, what to do, and where.
 Many tables with the same trouble become one entry, so that the list remains short.
+
+`hour_plots` draws rates, lag and waiting rows over the last minutes.
 """
 
 import json

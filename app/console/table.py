@@ -1,8 +1,10 @@
-"""The head of one table's pages, how its columns and options came to be, and rows as short, bounded strings.
+"""What the pages of one table show: the head, columns, options, rows, and the plan of a rebuild.
 
-The plan of a rebuild as the fields of a form, and what the console says of a rebuild.
+`TableHead` is the head of the pages. `changes_of` and `options_of` tell how the columns and options came to be, and
+`grid` shows rows as short, bounded strings.
 
-The fields are strings with one entry on each line, so that any table fits.
+`PlanFields` are the plan of a rebuild as the fields of a form. The fields are strings with one entry on each line, so
+that any table fits. `progress_text` is what the console says of a rebuild.
 """
 
 import json

@@ -1,9 +1,10 @@
-"""OneLake's storage services: their addresses, authentication, and the routing of requests.
+"""OneLake's storage services on one port: their addresses, authentication, and the routing of requests.
 
-One port for everything: TLS and plain HTTP, OneLake's two services, the REST API, and a proxy for Fabric's hosts.
+`OneLake` authenticates and routes the requests to one workspace.
 
-A connection that begins with a TLS handshake is TLS. `CONNECT` to a host of Fabric is answered here instead of there,
-so that a program reaches the emulator with production's addresses when HTTPS_PROXY names it.
+`Server` has one port for everything: TLS and plain HTTP, OneLake's two services, the REST API, and a proxy for Fabric's
+hosts. A connection that begins with a TLS handshake is TLS. `CONNECT` to a host of Fabric is answered here instead of
+there, so that a program reaches the emulator with production's addresses when HTTPS_PROXY names it.
 """
 
 import json

@@ -1,9 +1,10 @@
-"""Rotating log files of `mirrorgate up`, with one JSON object per line whatever a process writes.
+"""Logs of `mirrorgate up`: rotating files with one JSON object per line whatever a process writes.
 
-A child writes to a pipe. `ChildLog` reads the pipe in the supervisor and appends to a rotating file, so that rotation
-loses no line and needs no cooperation from a JVM or from Postgres (decision 0004).
+`ChildLog` gives a child a pipe to write to. It reads the pipe in the supervisor and appends to a rotating file, so that
+rotation loses no line and needs no cooperation from a JVM or from Postgres (decision 0004).
 
-Where `mirrorgate up` writes its own log events: JSON for services, a file and short warnings for people.
+`configure_up_logging` decides where `mirrorgate up` writes its own log events: JSON for services, a file and short
+warnings for people.
 """
 
 import fcntl

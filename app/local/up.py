@@ -1,12 +1,13 @@
 """`mirrorgate up`: the whole gateway on one machine, under one command.
 
-Postgres, the API and the drain run as child processes of this one, which only starts, watches and stops them.
+`up` runs Postgres, the API and the drain as child processes of this one, which only starts, watches and stops them.
 
-Files in the data directory: the gateway's URL and the admin key, which client commands read, and the signing key.
+`plan_up` checks what is going to run, before `up` creates a folder or starts a process.
 
-Ask a started gateway whether it serves, and announce that it does.
+`gateway_file`, `admin_key` and `signing_key` are files in the data directory: the gateway's URL and the admin key,
+which client commands read, and the signing key.
 
-Check what `mirrorgate up` is going to run, before it creates a folder or starts a process.
+`answers_ready` asks a started gateway whether it serves, and `print_ready` announces that it does.
 """
 
 import errno

@@ -1,13 +1,10 @@
-"""Commit the effect of landing files to a Delta table, in one version.
+"""The effect of landing files on a Delta table, and the commit of it in one version.
 
-MERGE does it all at once: its source holds the deleted keys, which match, and the new rows, which do not. A process
-that dies inside leaves the former version, and data files that no version names until VACUUM deletes them.
+`fold` finds the effect: which keys lose their rows, and which rows are appended.
 
-What landing files do to a table: which keys lose their rows, and which rows are appended.
-
-Rows are applied in order (Microsoft's *Landing zone requirements and formats*): marker 0 appends, also when the key
-exists; 1 and 4 replace the rows of the key; 2 deletes them. Per key, only the last replacement or deletion and the
-appends after it remain. DuckDB finds them with one window over keys, markers and positions, so no row passes Python.
+`commit_effect` commits it by one MERGE, whose source holds the deleted keys, which match, and the new rows, which do
+not. A process that dies inside leaves the former version, and data files that no version names until VACUUM deletes
+them.
 """
 
 import threading
@@ -177,8 +174,13 @@ class Effect:
 def fold(rows: pa.Table, markers: pa.ChunkedArray, key_columns: Sequence[str]) -> Effect:
     """Reduce rows with their markers (int32, no NULL) to their effect.
 
-    A key with a NULL equals no other, as in SQL: its update is an insert, its delete does nothing.
-    Raise InvariantBroken `mirror_key_missing` for markers other than 0 without key columns.
+    A key with a NULL equals no other, as in SQL: its update is an insert, its delete does nothing. Raise
+    InvariantBroken `mirror_key_missing` for markers other than 0 without key columns.
+
+    Rows are applied in order (Microsoft's *Landing zone requirements and formats*): marker 0 appends, also when the key
+    exists; 1 and 4 replace the rows of the key; 2 deletes them. Per key, only the last replacement or deletion and the
+    appends after it remain. DuckDB finds them with one window over keys, markers and positions, so no row passes
+    Python.
     """
     if not pc.any(pc.not_equal(markers, INSERT)).as_py():
         return Effect(None, rows)

@@ -1,21 +1,15 @@
 """Apply the next landing files of one table to its Delta table: one commit at a time, in the order of their numbers.
 
-Invariant: a commit contains files that follow the position without a gap, and moves the position behind them. A process
-that dies anywhere neither repeats nor skips a file.
+`advance_table` makes a commit. Invariant: a commit contains files that follow the position without a gap, and moves the
+position behind them. A process that dies anywhere neither repeats nor skips a file.
 
-Generations of a table: dropping and recreating its landing folder begins a new one at file 1.
+`view_table` finds what the mirror sees of a table before it applies anything: the zone's files, and how far the Delta
+table is. `read_batch` reads the rows of the next files in order until a limit is reached.
 
-A gateway numbers generations in the folder's marker; a table that is dropped and registered again under its name starts
-at 1 again. There, and in another publisher's folder, a new generation shows by files that all lie before the position,
-or by other content of the last applied file. Another publisher may have overwritten that file, so in its folder the
-content of file 1 must differ too. Each generation has a Delta table: the one that ended is
-kept beside the new one as `<table>@g<generation>`.
+`generation_of` recognizes a new generation. Each generation has a Delta table: `move_aside` keeps the one that ended
+beside the new one as `<table>@g<generation>`.
 
-The rows of the next landing files of a table, read in order until a limit is reached.
-
-What the mirror sees of one table before it applies anything: the zone's files, and how far the Delta table is.
-
-How far the mirror has applied a table, as a report: what a mirror process, the commands and the API show.
+`report_of` reports how far the mirror has applied a table: what a mirror process, the commands and the API show.
 """
 
 import json
@@ -78,6 +72,12 @@ def generation_of(
 
     `first_file` is the fingerprint of file 1, 0 without one. `kept` are the generations beside the table: a process may
     have died when it had moved the last one aside.
+
+    Dropping and recreating the landing folder of a table begins a new generation at file 1. A gateway numbers
+    generations in the folder's marker; a table that is dropped and registered again under its name starts at 1 again.
+    There, and in another publisher's folder, a new generation shows by files that all lie before the position, or by
+    other content of the last applied file. Another publisher may have overwritten that file, so in its folder the
+    content of file 1 must differ too.
 
     Raise OSError if the zone fails.
     """

@@ -1,15 +1,19 @@
 """Locations of the mirror's Delta tables in folders and object stores, and the landing files that each has applied.
 
-The target is a folder, ADLS Gen2, OneLake or S3; a table is at `<to>/<schema>/<table>`, or `<to>/<table>` without a
-schema. A name is a folder as it is, but for the characters that deltalake cannot have in a path (1.6 panics, or loses
-the history) and for a name that ends like a kept generation. Those become `~` and two hexadecimal digits per byte.
+`MirrorTarget` is a folder, ADLS Gen2, OneLake or S3; a table is at `<to>/<schema>/<table>`, or `<to>/<table>` without a
+schema.
 
-The position is in the table's own log: Delta's application transactions are part of a commit, so it moves with the rows
+`table_path` names a folder by the name as it is, but for the characters that deltalake cannot have in a path (1.6
+panics, or loses the history) and for a name that ends like a kept generation. Those become `~` and two hexadecimal
+digits per byte.
+
+`Position` is in the table's own log: Delta's application transactions are part of a commit, so it moves with the rows
 or not at all, even if a kill ends the process. A second commit of the same file conflicts with the first one.
 
-deltalake has one exception for all errors of a store, so the text decides whether a setting has to be corrected or the
-store is unreachable. Invariant: of an answer's body only its code and message are shown. A rejected signature's body
-repeats the request with its session token. Options can have secrets: no text shows them.
+`store_error` decides by the text whether a setting has to be corrected or the store is unreachable, because deltalake
+has one exception for all errors of a store. Invariant: of an answer's body only its code and message are shown
+(`shown`). A rejected signature's body repeats the request with its session token. Options can have secrets: no text
+shows them.
 """
 
 import glob

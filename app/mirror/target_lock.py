@@ -1,8 +1,8 @@
-"""The place that a mirror writes to, and one mirror per folder.
+"""The lock of the place that a mirror writes to: one mirror per folder.
 
-A second mirror on a target would do the work twice and contradict the first one in reports. The rows are safe from it:
-the Delta log of a table rejects a second commit of one landing file (decision 0037). So a folder has a lock, `flock` on
-`<target>/_mirrorgate.lock`, and an object store has none.
+`exclusive_target` locks a folder with `flock` on `<target>/_mirrorgate.lock`; an object store has no lock. A second
+mirror on a target would do the work twice and contradict the first one in reports. The rows are safe from it: the Delta
+log of a table rejects a second commit of one landing file (decision 0037).
 
 The kernel releases the lock when its process ends, however it ends. The file remains and names the last owner. Children
 of the process do not inherit the lock.

@@ -1,9 +1,10 @@
-"""Read columns of a whole mirrored table as typed Arrow batches.
+"""Read rows of a mirrored table: the first ones as JSON, or columns of all as typed Arrow batches.
 
-Reads the first rows of a mirrored table at a version, as JSON: enough to see what is in the table.
+`read_rows` reads enough to see what is in the table at a version. Files are read one after the other in small batches.
+A scan by Arrow's dataset decodes the whole first file, however few rows are wanted: 2.5 s for 1 M rows, against 20 ms
+(decision 0037).
 
-Files are read one after the other in small batches. A scan by Arrow's dataset decodes the whole first file, however few
-rows are wanted: 2.5 s for 1 M rows, against 20 ms (decision 0037).
+`typed_rows` reads columns of the whole newest version.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,9 +1,8 @@
-"""The rows of one data file, with the marker column apart from the columns of the table.
+"""The rows of one data file, Parquet or delimited text, with the marker column apart from the table's columns.
 
-Data files in delimited text, as `fileFormatTypeProperties` and `schemaDefinition` of the metadata describe them.
-
-Without a schema definition, every column but the marker is text: guessed types would make the types of a table depend
-on the values of its first file.
+`read_delimited_text` reads delimited text as `fileFormatTypeProperties` and `schemaDefinition` of the metadata describe
+it. Without a schema definition, every column but the marker is text: guessed types would make the types of a table
+depend on the values of its first file.
 """
 
 import io

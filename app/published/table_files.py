@@ -1,11 +1,11 @@
-"""The data files of a table folder, in the order of their numbers.
+"""The tables of a landing zone, and the data files of a table folder in the order of their numbers.
 
-Fabric moves consumed files into two folders below the table folder. Both are listed, so that a reader that starts late
-still finds the files that Fabric has not purged.
+`list_tables` finds the tables: each folder of the zone's root, and each folder of a `<name>.schema` folder.
 
-A partitioned table has its files in `Key=Value` folders, each with numbers from 1.
+`list_files` also lists the two folders below the table folder into which Fabric moves consumed files, so that a reader
+that starts late still finds the files that Fabric has not purged.
 
-The tables of a landing zone: each folder of its root, and each folder of a `<name>.schema` folder.
+`list_partitions` lists the files of a partitioned table, which are in `Key=Value` folders, each with numbers from 1.
 """
 
 import re

@@ -1,8 +1,10 @@
 """`_metadata.json` of a table folder, by any publisher. Microsoft's page *Landing zone requirements and formats*.
 
-Keys are read without regard to letter case, because published samples differ (`keyColumns`, `KeyColumns`).
+`parse_metadata` reads keys without regard to letter case, because published samples differ (`keyColumns`,
+`KeyColumns`).
 
-What a landing zone contains and cannot be read: it stops one table, and never its reader.
+`UnreadableFile` and `UnreadableMetadata` are raised for what a landing zone contains and cannot be read: they stop one
+table, and never its reader.
 """
 
 import json

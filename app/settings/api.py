@@ -1,7 +1,7 @@
-"""Settings of the API server: address, TLS and processes.
+"""Settings of the API: its server, one request, one API process, and the backlog.
 
-Settings that limit one request, one API process and the backlog. docs/reference/limits.md says what happens beyond
-each.
+`ApiSettings` has address, TLS and processes. `RequestLimits` and `BacklogLimits` limit one request, one API process and
+the backlog. docs/reference/limits.md says what happens beyond each.
 """
 
 from ipaddress import ip_network

@@ -1,6 +1,7 @@
-"""Settings of the landing zone: its address, and the form of the files in it.
+"""Settings of the landing zone, and of Fabric's API for the database that reads it.
 
-Settings of Fabric's API: which mirrored database reads the landing zone, and where it is asked for its state.
+`LandingZoneSettings` has the zone's address, and the form of the files in it. `FabricSettings` says which mirrored
+database reads the landing zone, and where it is asked for its state.
 """
 
 from enum import StrEnum

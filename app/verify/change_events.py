@@ -1,18 +1,16 @@
 """The rows of a file as change events: row number, marker, hash of the key, and what is wrong with the row alone.
 
-Row numbers are within the file, from 1. A row without a usable marker or key has no hash, so nothing is concluded from
-it. Two rows, or two keys, are the same if their values are, whatever types carry them: a landing file and a Delta table
-can have one value as a timestamp in milliseconds or microseconds, a decimal of another scale, a number of another
-width. `comparable` casts Arrow columns to one type per kind of value, and the SQL expressions hash the text of the
-values. A missing column and NULL give one hash, because a column that is added later is NULL in the rows before.
-Invariants: equal hashes of keys mean equal keys (128 bits of MD5); one pass over the file, in chunks of
-`MAX_CHUNK_ROWS` rows.
+`ChangeEvents` numbers rows within the file, from 1. A row without a usable marker or key has no hash, so nothing is
+concluded from it. Invariants: equal hashes of keys mean equal keys (128 bits of MD5); one pass over the file, in chunks
+of `MAX_CHUNK_ROWS` rows.
 
-One DuckDB database in memory for all checks of a process.
+`comparable` casts Arrow columns to one type per kind of value, and `key_hash` and `row_hash` are SQL expressions that
+hash the text of the values. Two rows, or two keys, are the same if their values are, whatever types carry them: a
+landing file and a Delta table can have one value as a timestamp in milliseconds or microseconds, a decimal of another
+scale, a number of another width. A missing column and NULL give one hash, because a column that is added later is NULL
+in the rows before.
 
-A table of a landing zone can have more keys than fit in memory. DuckDB moves what exceeds its memory limit to a
-temporary folder, which it deletes when the process ends. One database with a connection per table keeps the limit for
-all tables together, and the number of its threads.
+`connect` gives all checks of a process one DuckDB database in memory.
 """
 
 import itertools
@@ -43,7 +41,12 @@ _numbers = itertools.count(1)
 
 
 def connect() -> duckdb.DuckDBPyConnection:
-    """Return a connection to the database. Tables that it creates need a name from `unique_name`."""
+    """Return a connection to the database. Tables that it creates need a name from `unique_name`.
+
+    A table of a landing zone can have more keys than fit in memory. DuckDB moves what exceeds its memory limit to a
+    temporary folder, which it deletes when the process ends. One database with a connection per table keeps the limit
+    for all tables together, and the number of its threads.
+    """
     return _database().cursor()
 
 

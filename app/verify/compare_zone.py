@@ -1,9 +1,10 @@
 """`mirrorgate verify ZONE --against TARGET`: each table of a zone against its Delta table.
 
-The keys whose rows differ between a folded zone and a Delta table, and what the first differences are about.
+`compare` finds the keys whose rows differ between a folded zone and a Delta table. It compares hashes, which alone tell
+that rows differ.
 
-Hashes alone tell that rows differ. For the first keys, the few rows are read again from their files and from the Delta
-table: file, row and columns of each key, and values if wanted.
+`DifferenceDetails` describes the first differences. For the first keys, the few rows are read again from their files
+and from the Delta table: file, row and columns of each key, and values if wanted.
 """
 
 import json

@@ -1,13 +1,13 @@
 """One look at one data file: its columns and its footer, or what keeps it from being read.
 
-Few bytes are read, whatever the size of the file. The Thrift structure of a footer is read here: PyArrow's own access
-to the metadata of column chunks aborts the process for some footers, such as one with encrypted columns, because its
-C++ exceptions have no Python side, and a check of foreign files must survive them (decision 0040). Invariant: any bytes
-give a value or ValueError, in time and memory proportional to their number.
+`read_file` reads few bytes, whatever the size of the file.
 
-Fabric compares a table's types with those of each file. Several types of Arrow and Parquet are one type in Delta, such
-as timestamps in milliseconds and microseconds, so `delta_type` gives the names that only a change of the Delta type
-changes.
+`read_struct` reads the Thrift structure of a footer: PyArrow's own access to the metadata of column chunks aborts the
+process for some footers, such as one with encrypted columns, because its C++ exceptions have no Python side, and a
+check of foreign files must survive them (decision 0040). Invariant: any bytes give a value or ValueError, in time and
+memory proportional to their number.
+
+`delta_type` names the type by which a table and its files are compared.
 """
 
 import io
@@ -250,7 +250,11 @@ MAX_DECIMAL_DIGITS: Final = 38
 
 
 def delta_type(found: pa.DataType) -> str | None:
-    """Return the name of the Delta type of an Arrow type, None if Delta has none for it."""
+    """Return the name of the Delta type of an Arrow type, None if Delta has none for it.
+
+    Fabric compares a table's types with those of each file. Several types of Arrow and Parquet are one type in Delta,
+    such as timestamps in milliseconds and microseconds, so only a change of the Delta type changes the name.
+    """
     if pa.types.is_dictionary(found):
         return delta_type(found.value_type)
     if pa.types.is_decimal(found):

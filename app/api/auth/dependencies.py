@@ -1,15 +1,13 @@
 """Checks of the caller for routes: authenticate the request, require a right, and check the names of tables.
 
-`authorize` is for the change endpoints; the annotated types (`Reader`, …) are FastAPI
-dependencies of the other routes. Everything is denied by default.
+Everything is denied by default. `authorize_change` is for the change endpoints; the annotated types (`Reader`, …) are
+FastAPI dependencies of the other routes, made by `require`.
 
-Signed change requests: a webhook sender shows a key by signing the body, in place of sending the key.
-
-A key's id is not secret, so a body that names it counts towards nothing of the key until its signature is found to
-be right: it arrives in the room of callers without a valid key (`UnverifiedRoom`).
-
-Invariant: before the signature was found to be right, nothing is staged, no part of the body is decoded, and nothing of
-the key's share and rate is used.
+`authorize_change` also accepts signed requests: a webhook sender shows a key by signing the body, in place of sending
+the key. A key's id is not secret, so a body that names it counts towards nothing of the key until its signature is
+found to be right: it arrives in the room of callers without a valid key (`UnverifiedRoom`). Invariant: before the
+signature was found to be right, nothing is staged, no part of the body is decoded, and nothing of the key's share and
+rate is used.
 """
 
 import asyncio

@@ -1,13 +1,13 @@
-"""Verify OpenID Connect tokens of an issuer, such as Entra ID, and return what they grant.
+"""Tokens of an OpenID Connect issuer, such as Entra ID: verify those of callers, and sign people in.
 
-The issuer's public keys are read over https, bounded in time and size, and cached. One request at a time asks the
-issuer; no other request waits for the answer. `token_verifier` and `code_flow` build from the settings what verifies
-tokens and what signs people in.
+`OidcVerifier` verifies a token and returns what it grants. `IssuerKeys` reads the issuer's public keys over https,
+bounded in time and size, and caches them. One request at a time asks the issuer; no other request waits for the answer.
 
-Sign people in at an OpenID Connect issuer: the authorization code flow with PKCE, state and nonce.
+`CodeFlow` signs people in by the authorization code flow with PKCE, state and nonce. The issuer's token is verified
+like one that a caller shows, and its roles grant the same rights (decision 0058). It is used once and kept nowhere. No
+address, code, token or secret is logged or repeated in an error.
 
-The issuer's token is verified like one that a caller shows, and its roles grant the same rights (decision 0058). It is
-used once and kept nowhere. No address, code, token or secret is logged or repeated in an error.
+`token_verifier` and `code_flow` build both from the settings.
 """
 
 import math

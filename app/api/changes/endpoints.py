@@ -1,10 +1,9 @@
-"""The change endpoints: each takes a request from its head to its answer. The answer 202 is made after COMMIT.
+"""The change endpoints: each takes a request from its head, through its body, to its answer.
 
-The order of the checks is the same for all of them: key and right, headers and query, body, messages.
+`ChangeEndpoint` makes the checks in the same order for all formats: key and right, headers and query, body, messages.
+The answer 202 is made after COMMIT.
 
-Reads and decompresses the body of a request, within its limits of bytes and memory.
-
-Decompresses gzip and zstd bodies in small chunks, so that memory and work remain bounded for any input.
+`decompress` expands gzip and zstd bodies in small chunks, so that memory and work remain bounded for any input.
 """
 
 import asyncio

@@ -1,9 +1,10 @@
-"""Parts of change requests of all formats besides the body: query parameters, the request's names, its fingerprint.
+"""Parts of change requests besides the body: query parameters, the request's names, its fingerprint.
 
-Most requests of a producer have the same few queries, so what a valid one means is cached. Rejections are not.
+`cached` keeps what a valid query means, because most requests of a producer have the same few queries. Rejections are
+not cached.
 
-Two requests under one name are the same if their fingerprints are. A fingerprint covers method, path, query and
-decompressed body, and the producer's position and the load session if they are given.
+`fingerprint` covers method, path, query and decompressed body, and the producer's position and the load session if they
+are given. Two requests under one name are the same if their fingerprints are.
 """
 
 import csv

@@ -1,14 +1,13 @@
 """Sessions and forms of the console, and its answers: a page, a redirect, what a page shows of an error.
 
-A form that another site made the browser send is rejected. A form of a session carries the session's token, which no
-other site can read. In addition the headers in which browsers name the origin of a request must name this server; they
-also protect the sign-in form, which has no session.
+`ConsoleUser`, as the type of a parameter, gives a route its signed-in user: the session of the request's cookie, with
+the present rights of its holder. Each request looks up the session and its key again. So a session ends within the five
+seconds for which keys are cached after its key was deleted or has expired, or after the secret that signed in has: a
+former secret works for the overlap of its rotation.
 
-Sessions of people who are signed in to the console: the request's cookie, with the present rights of its holder.
-
-Each request looks up the session and its key again. So a session ends within the five seconds for which keys are cached
-after its key was deleted or has expired, or after the secret that signed in has: a former secret works for the overlap
-of its rotation. A route gets its user with a parameter of type `ConsoleUser`.
+`ConsoleForm` rejects a form that another site made the browser send. A form of a session carries the session's token,
+which no other site can read. In addition `check_origin` rejects a form if the headers in which browsers name the origin
+of a request name another server; this also protects the sign-in form, which has no session.
 """
 
 import asyncio

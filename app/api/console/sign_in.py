@@ -1,10 +1,11 @@
-"""Signing in with an API key or at an identity provider (decision 0058), and signing out; the colors of the console.
+"""Signing in with an API key or at an identity provider (decision 0058), signing out, and the colors.
 
-A try with a wrong key is answered, logged and audited like a rejected call of the API. A session gets a new token each
-time a person signs in, so a token that an attacker put into the browser opens nothing.
+`new_session` gives a session a new token each time a person signs in, so a token that an attacker put into the browser
+opens nothing.
 
-A provider redirects the browser from another site. With this request the browser sends the cookie of the attempt
-(`SameSite=Lax`), but not that of a session (`SameSite=Strict`). So the answer is a page that loads the console.
+`callback` takes the provider's redirect, which the browser follows from another site. With this request the browser
+sends the cookie of the attempt (`SameSite=Lax`), but not that of a session (`SameSite=Strict`). So the answer is a page
+that loads the console.
 """
 
 import asyncio

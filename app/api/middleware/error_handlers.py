@@ -1,11 +1,12 @@
 """Answer every exception of the application, including the framework's own, with problem details.
 
-Each rejection is recorded for the log line of the request and, if the audit keeps it, for the audit. Exceptions that
-are not expected pass on to `request_entry`, which answers 500.
+`install_error_handlers` registers the handlers. Exceptions that are not expected pass on to `request_entry`, which
+answers 500.
 
-The answer for an error: problem details, or a page of the console that says the same.
+`problem_answer` returns problem details, or a page of the console that says the same.
 
-Selects the rejections that the audit keeps: no valid key, no right, or a table outside the key's patterns.
+`record_rejection` records each rejection for the log line of the request and, if the audit keeps it, for the audit.
+`audit_rejection` selects what the audit keeps: no valid key, no right, or a table outside the key's patterns.
 """
 
 from collections.abc import Mapping

@@ -1,18 +1,17 @@
 """The application that uvicorn calls: it gives each request its id, limits, answer, log line and metrics.
 
-POST requests to the change endpoints are answered here, without the framework, which takes longer to find and call a
-route than a small request takes (decision 0031). All others pass on to the framework.
+`RequestEntry` answers POST requests to the change endpoints without the framework, which takes longer to find and call
+a route than a small request takes (decision 0031). All others pass on to the framework. `RequestEntry` is the outermost
+layer, so it also answers requests that raised an unexpected exception: a handler outside of it would not know the
+request id.
 
-This is the outermost layer, so it also answers requests that raised an unexpected exception: a handler outside of it
-would not know the request id.
+`record` writes the log line and the metrics of every request. The line has the facts of the request and its answer,
+never a row value or a secret.
 
-The log line and the metrics of every request.
+`begin_request_span` begins the span of a request, which the transaction that stages its changes continues.
 
-The line has the facts of the request and its answer, never a row value or a secret.
-
-The span of a request, which the transaction that stages its changes continues.
-
-Rejects URLs that are not text, before their parts reach a query: PostgreSQL cannot store U+0000 or invalid UTF-8.
+`check_url` rejects URLs that are not text, before their parts reach a query: PostgreSQL cannot store U+0000 or invalid
+UTF-8.
 """
 
 import asyncio

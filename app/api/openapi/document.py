@@ -1,10 +1,12 @@
-"""The FastAPI application class whose contract is complete: servers, tags, problems and headers of every answer.
+"""The FastAPI application class whose contract is complete, and the pages that show the contract.
 
-It adds to FastAPI's contract what that cannot derive, and simplifies schemas for generators of clients.
+`GatewayApp` adds to FastAPI's contract what that cannot derive: servers, tags, problems and headers of every answer. It
+also simplifies schemas for generators of clients.
 
-Swagger UI at `/docs` and Redoc at `/redoc` show the contract. All scripts are served from this package, so the pages
-work without internet access, and no other server supplies a script to a page into which a user types a key.
-`static/README.md` lists the origin of the files. `/` redirects to the console, or to `/docs` if it is off.
+`swagger` shows the contract with Swagger UI at `/docs`, and `redoc` with Redoc at `/redoc`. All scripts are served from
+this package, so the pages work without internet access, and no other server supplies a script to a page into which a
+user types a key. `static/README.md` lists the origin of the files. `root` redirects `/` to the console, or to `/docs`
+if it is off.
 """
 
 import asyncio

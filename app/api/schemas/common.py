@@ -1,8 +1,8 @@
-"""The base of all models of the API: strict parsing, times, whole numbers, and problem details.
+"""What the schemas of the API share: a strict base of all models, times, whole numbers, and problem details.
 
-Change messages are not parsed with these models.
+`Model` is the base. Change messages are not parsed with these models.
 
-Query parameters that the lists of the API share.
+`PageLimit` and `AfterId` are query parameters that the lists of the API share.
 """
 
 import re

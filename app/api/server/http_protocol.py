@@ -1,17 +1,13 @@
 """uvicorn's HTTP/1.1 protocol, with limits on the head of a request and with problem details for invalid HTTP.
 
-With this parser, uvicorn limits neither the size of a head nor the time in which it arrives, accepts requests with no
-`Host` header or with several, and answers invalid HTTP in plain text. Invalid HTTP never becomes a request, so neither
-the application nor its middleware sees it. Bodies are limited where they are read.
+`BoundedHttpProtocol` adds what uvicorn lacks with this parser: uvicorn limits neither the size of a head nor the time
+in which it arrives, accepts requests with no `Host` header or with several, and answers invalid HTTP in plain text.
+Invalid HTTP never becomes a request, so neither the application nor its middleware sees it. Bodies are limited where
+they are read. `BoundedHttpProtocol` overrides and reads private members of uvicorn;
+tests/api/server/test_uvicorn_contract.py checks each of them.
 
-The class overrides and reads private members of uvicorn; tests/api/server/test_uvicorn_contract.py checks each of them.
-
-Close connections so that the caller gets its answer, and so that no caller keeps a connection open by doing nothing.
-
-The kernel resets a socket that is closed with unread bytes, and a reset discards what the peer has not read yet: the
-peer would see a broken connection instead of the rejection. Therefore the answer is followed by the end of our half of
-the connection, and the bytes that still arrive are discarded for a short time (RFC 9112, section 9.6; decision 0022).
-A closed transport keeps what its peer has not read, for ever if the peer never reads it. So that time is bounded too.
+`CallerTransport` closes connections so that the caller gets its answer, and so that no caller keeps a connection open
+by doing nothing.
 """
 
 import asyncio
@@ -37,7 +33,14 @@ MAX_FLUSH_SECONDS: Final = 10.0
 
 
 class CallerTransport(asyncio.Transport):
-    """Wrapper of one connection's transport. `close` delays the close while the peer is still sending."""
+    """Wrapper of one connection's transport. `close` delays the close while the peer is still sending.
+
+    The kernel resets a socket that is closed with unread bytes, and a reset discards what the peer has not read yet:
+    the peer would see a broken connection instead of the rejection. Therefore the answer is followed by the end of our
+    half of the connection, and the bytes that still arrive are discarded for a short time (RFC 9112, section 9.6;
+    decision 0022). A closed transport keeps what its peer has not read, for ever if the peer never reads it. So that
+    time is bounded too.
+    """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()

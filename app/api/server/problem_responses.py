@@ -1,13 +1,12 @@
 """Turn errors of the product into HTTP answers with problem details (RFC 9457).
 
-An exception that carries an error of the product through the framework's reading of a body.
+`BodyRejected` carries an error of the product through the framework's reading of a body.
 
-The headers of every answer of the console, also of errors.
+`PAGE_HEADERS` are on every answer of the console, also on errors. `POLICY` allows only files of this server, no inline
+script or style, no frame and no other target of a form. A page can show names of tables, reasons and producers that
+others chose, so a missed escape must not run a script.
 
-The policy allows only files of this server, no inline script or style, no frame and no other target of a form. A page
-can show names of tables, reasons and producers that others chose, so a missed escape must not run a script.
-
-Words the errors of pydantic for the caller. The messages never contain a value that the caller sent.
+`describe_issue` words the errors of pydantic for the caller. The messages never contain a value that the caller sent.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,7 @@
-"""Facts about a request besides its answer: for its log line, the audit and the limits of its key.
+"""Facts about a request: the headers that the gateway reads, and what is learned of it besides its answer.
 
-The headers of a request that the gateway reads, taken from the head in one pass.
+`RequestHead` has the headers, taken from the head in one pass by `read_head`. `RequestFacts` are for the request's log
+line, the audit and the limits of its key.
 """
 
 import re

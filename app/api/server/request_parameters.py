@@ -1,9 +1,13 @@
-"""Query parameters and headers of the change endpoints, read without FastAPI's dependency injection, and their names.
+"""Query parameters and headers of the change endpoints, read without FastAPI's dependency injection.
 
-FastAPI takes 0.3 ms to look for a dozen parameters and to solve what depends on them: half the cost of a small
-request, and most requests give none of them. The same models describe the parameters in the contract.
+`read_parameters` replaces what FastAPI does in 0.3 ms: look for a dozen parameters and solve what depends on them. That
+is half the cost of a small request, and most requests give none of them. The same models describe the parameters in the
+contract.
 
-Also checks the declared content type of a body. A body without a content type counts as JSON.
+`check_query_names` rejects unknown names of query parameters.
+
+`check_json_type`, `check_arrow_type` and `require_declared_type` check the declared content type of a body. A body
+without a content type counts as JSON.
 """
 
 import re

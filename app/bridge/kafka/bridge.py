@@ -1,17 +1,19 @@
-"""The running bridge: one consumer in one thread, one thread for each assigned partition.
+"""The running Kafka bridge: one consumer in one thread, one thread for each assigned partition, one process.
 
-The consumer's thread alone calls the consumer's flow functions (seek, pause, resume, commit); partitions ask for them
-by commands. So a record that was consumed is in a buffer before anything else happens to its partition.
+`KafkaBridge` runs the consumer. Its thread alone calls the consumer's flow functions (seek, pause, resume, commit);
+partitions ask for them by commands. So a record that was consumed is in a buffer before anything else happens to its
+partition. librdkafka throws away what it has prefetched of a partition that is paused, and needs up to a second to
+fetch again. So a full buffer first makes the consumer wait; only a partition that is stopped, or slow for longer than
+that, is paused. Invariant: the group's committed offsets follow the gateway's positions and are never read for a
+partition with one.
 
-librdkafka throws away what it has prefetched of a partition that is paused, and needs up to a second to fetch again. So
-a full buffer first makes the consumer wait; only a partition that is stopped, or slow for longer than that, is paused.
-A thread looks for topics now and then and subscribes to their names: librdkafka's patterns know no named groups.
-Invariant: the group's committed offsets follow the gateway's positions and are never read for a partition with one.
+`Watch` is a thread that looks for topics now and then and subscribes to their names: librdkafka's patterns know no
+named groups.
 
-The bridge as a process: health port, metrics, status at the start, and a clean end on SIGTERM and Ctrl-C.
+`serve` runs the bridge as a process: health port, metrics, status at the start, and a clean end on SIGTERM and Ctrl-C.
 
-Metrics are read from the partitions when they are scraped. Series per partition exist for `MAX_SERIES` partitions at
-most; the rest is summed under the partition `other`.
+`BridgeMetrics` reads metrics from the partitions when they are scraped. Series per partition exist for `MAX_SERIES`
+partitions at most; the rest is summed under the partition `other`.
 """
 
 import queue

@@ -1,18 +1,20 @@
-"""The records of one partition between Kafka and the gateway, bounded by bytes, and the line that each becomes.
+"""The records of one partition between Kafka and the gateway, and the position from which they are read.
 
-Records leave the buffer when they are durable. They remain in the runs in which the consumer handed them over. The
-buffer cuts batches from runs, so no Python code runs for a single record (performance notebook).
+`RecordBuffer` is bounded by bytes. Records leave it when they are durable. They remain in the runs in which the
+consumer handed them over. The buffer cuts batches from runs, so no Python code runs for a single record (performance
+notebook).
 
-Bodies are NDJSON: the records' values, or `{"key":…,"value":…}` where a format needs the key. Invariant: element i of a
-body is one record, so that the index in the gateway's answer names its offset.
+`Elements` are the records of a request and its body in NDJSON: the records' values, or `{"key":…,"value":…}` where a
+format needs the key. Invariant: element i of a body is one record, so that the index in the gateway's answer names its
+offset.
 
-The position of a partition at the gateway, and the decision where to read next.
+`Position` is the position of a partition at the gateway, in JSON: the offset of the last durable record, and what
+identifies the log that the offset is of. Brokers from Kafka 2.8 give a topic an id; for others only the first and last
+offset tell that a topic was recreated.
 
-The position is JSON: the offset of the last durable record, and what identifies the log that the offset is of. Brokers
-from Kafka 2.8 give a topic an id; for others only the first and last offset tell that a topic was recreated.
-Invariant: the bridge never guesses: when the log does not continue the position, the operator chooses,
-on the command line. Such a choice is safe to leave there: a skip concerns one offset, and a start applies only where
-the bridge would otherwise stop.
+`next_offset` decides where to read next. Invariant: the bridge never guesses: when the log does not continue the
+position, the operator chooses, on the command line (`Choices`). Such a choice is safe to leave there: a skip concerns
+one offset, and a start applies only where the bridge would otherwise stop.
 """
 
 import hashlib

@@ -1,10 +1,11 @@
 """The consumer of librdkafka, what it asks the brokers beside records, and the second stage of `--check`.
 
-Every call has a deadline. Errors become SOURCE_UNAVAILABLE, which passes, or SOURCE_REJECTED, which needs a person.
+`Cluster` gives every call a deadline. `error_of` turns errors into SOURCE_UNAVAILABLE, which passes, or
+SOURCE_REJECTED, which needs a person.
 
-The check asks the gateway and the brokers what the file needs, without consuming or sending. Its findings are facts for
-people: topics with their partitions and the format and tables that they go to, positions that are known already, and
-rights that are missing.
+`check_connections` asks the gateway and the brokers what the file needs, without consuming or sending. Its findings are
+facts for people: topics with their partitions and the format and tables that they go to, positions that are known
+already, and rights that are missing.
 """
 
 import logging

@@ -1,11 +1,10 @@
 """Send the records of a batch: one request for each run of records of one table, and what happens to rejected ones.
 
-A rejected record: the records before it are sent first. Then it is put aside, if the operator asked for that, or the
-partition stops there. Invariant: requests are sent in the order of offsets, and their positions only increase.
+`Delivery` sends the records before a rejected one first. Then it puts the rejected record aside, if the operator asked
+for that, or the partition stops there. Invariant: requests are sent in the order of offsets, and their positions only
+increase.
 
-A record that is put aside is one JSON file, named by topic, partition and offset. It is written and synchronized before
-the position moves past its record. A record that is read again after a crash has the same name, so nothing is kept
-twice and nothing is lost.
+`keep_record` writes a record that is put aside.
 """
 
 import os
@@ -256,7 +255,12 @@ def _faults_of(elements: Elements, error: RejectedByGateway) -> dict[int, Fault]
 
 
 def keep_record(folder: Path, topic: str, partition: int, record: Record, fault: Fault) -> Path:
-    """Write the record with what is wrong with it; return the file. Raises OSError if that fails."""
+    """Write the record with what is wrong with it; return the file. Raises OSError if that fails.
+
+    The file is JSON, named by topic, partition and offset. It is written and synchronized before the position moves
+    past its record. A record that is read again after a crash has the same name, so nothing is kept twice and nothing
+    is lost.
+    """
     path = folder / topic / str(partition) / f"{fault.offset}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {

@@ -1,19 +1,19 @@
-"""Read schemas from a Confluent schema registry, or another one with its HTTP interface (Redpanda, Karapace, Apicurio).
+"""Read schemas from a Confluent schema registry, and decode records by them.
 
-A schema never changes under its id, so each is read once and kept while there is room. An unknown id and a registry
-that does not answer are different errors: the first stops the partition, the second lets it wait. Source: Confluent
-Schema Registry API reference, `GET /schemas/ids/{id}`.
+`SchemaRegistry` is for Confluent's registry, or another one with its HTTP interface (Redpanda, Karapace, Apicurio). A
+schema never changes under its id, so each is read once and kept while there is room. An unknown id and a registry that
+does not answer are different errors: the first stops the partition, the second lets it wait. Source: Confluent Schema
+Registry API reference, `GET /schemas/ids/{id}`.
 
-Decode records in Confluent's wire format: byte 0, the schema's id as a big-endian 32-bit number, the payload.
+`RegisteredDecoder` decodes records in Confluent's wire format: byte 0, the schema's id as a big-endian 32-bit number,
+the payload. The format of the topic decides how Avro is written as JSON: a Debezium record gets the Connect schema that
+it was written from, others the values as text. A record of JSON Schema has JSON behind its id. Replicate's own Avro
+envelope needs no registry: it becomes an envelope in JSON, and the gateway decodes its bytes by the metadata messages
+that it has accepted. Invariant: what is decoded once for a schema is kept; a record costs no call of the registry after
+the first of its schema.
 
-Replicate's own Avro envelope needs no registry: it becomes an envelope in JSON, and the gateway decodes its bytes by
-the metadata messages that it has accepted.
-
-The format of the topic decides how Avro is written as JSON: a Debezium record gets the Connect schema that it was
-written from, others the values as text. A record of JSON Schema has JSON behind its id. Invariant: what is decoded once
-for a schema is kept; a record costs no call of the registry after the first of its schema.
-
-What the partitions share to send records: the client of the gateway, the registry, and the decoders.
+`Gateway`, `registry_of` and `Decoders` are what the partitions share to send records: the client of the gateway, the
+registry, and the decoders.
 """
 
 import threading

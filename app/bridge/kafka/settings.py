@@ -1,11 +1,12 @@
-"""The file of the Kafka bridge: its sections, their defaults, and the topics with their rules.
+"""The file of the Kafka bridge: its sections, their defaults, the topics with their rules, and plain decoders.
 
-A table template names groups of the topic's pattern, `topic`, `header.NAME`, `key`, or `key.MEMBER`:
-`{schema}.{table}`, `{header.table}`. Invariant: the same record always has the same table.
+`Template` is a table's name with names of groups of the topic's pattern, `topic`, `header.NAME`, `key`, or
+`key.MEMBER`: `{schema}.{table}`, `{header.table}`. Invariant: the same record always has the same table.
+
+`RecordDecoder` is what decoders of all encodings implement. Invariant: a decoder never changes a value; what it cannot
+read it rejects with a detail and a remedy, without a string of the record.
 
 `JsonDecoder` passes JSON through unparsed, because the gateway parses it anyway: parsing twice would halve the rate.
-Decoders of other encodings implement `RecordDecoder`. Invariant: a decoder never changes a value; what it cannot read
-it rejects with a detail and a remedy, without a string of the record.
 """
 
 import re

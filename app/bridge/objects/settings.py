@@ -1,10 +1,12 @@
-"""The file of the bridge of object storage: its sections, defaults, and what is checked before anything connects.
+"""The file of the bridge of object storage, checked before anything connects, and the readers of its objects.
 
-The way to read a source's objects: the endpoint, and the reader of an object by its name.
+`ObjectsSettings` has the sections of the file and their defaults.
 
-A reader cuts an object into pieces, one for each request. A piece has the index of its first message, from 0, and a
-hash of the decompressed content before its end. A position keeps both, so a resumed object is checked before its next
-message is sent.
+`reading_of` chooses the way to read a source's objects: the endpoint, and the reader of an object by its name.
+
+`ObjectReader` cuts an object into pieces, one for each request. A `Piece` has the index of its first message, from 0,
+and a hash of the decompressed content before its end. A position keeps both, so a resumed object is checked before its
+next message is sent.
 """
 
 import re

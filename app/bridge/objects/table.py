@@ -1,9 +1,10 @@
-"""One table of a source: reads its objects in order and posts them under one producer, one request at a time.
+"""One table of a source: which objects are read next, their reading and sending, and the status of the bridge.
 
-Invariant: nothing is sent after an object that was rejected, is incomplete, or cannot be read in order. The mark in
-memory is the durable one, or lies behind it by objects that hold no message.
+`TableReader` reads the objects in order and posts them under one producer, one request at a time. Invariant: nothing is
+sent after an object that was rejected, is incomplete, or cannot be read in order. The mark in memory is the durable
+one, or lies behind it by objects that hold no message.
 
-Which objects are read next follows from a listing and the mark, in the words of docs/send/object-storage.md:
+`plan` decides which objects are read next from a listing and the mark, in the words of docs/send/object-storage.md:
 
 - By name, an object that sorts before the mark was read. One that was not there before, or was modified after the last
   object that was read, is *late*.
@@ -11,7 +12,7 @@ Which objects are read next follows from a listing and the mark, in the words of
 - An object that was read and has another ETag since has *changed*. A partly read object may change behind the durable
   messages only, which the reader checks.
 
-Status of the bridge: counters of each table, for `/metrics`, `/readyz`, a progress bar and the last line.
+`BridgeStatus` has the counters of each table, for `/metrics`, `/readyz`, a progress bar and the last line.
 """
 
 import threading

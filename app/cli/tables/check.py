@@ -1,10 +1,11 @@
-"""`mirrorgate tables check`: compare a table with its source, by checksums first, then row by row where they differ.
+"""Commands that compare or export a table: `tables check`, `tables verify` and `export-rows`.
 
-All buckets are compared first, then the rows of those that differ, in several rounds. The rows of differing buckets are
-compared a group at a time, because a request has at most MAX_ROWS of them and MAX_BODY_BYTES. The gateway reads its
-whole table for each, so a round has at most MAX_GROUPS; what is beyond it is reported as not compared.
+`check` compares a table with its source, by checksums first, then row by row where they differ. `Comparison` compares
+all buckets first, then the rows of those that differ, in several rounds. The rows of differing buckets are compared a
+group at a time, because a request has at most MAX_ROWS of them and MAX_BODY_BYTES. The gateway reads its whole table
+for each, so a round has at most MAX_GROUPS; what is beyond it is reported as not compared.
 
-Commands that read or write files: `tables verify` compares a landing zone, `export-rows` writes rows as Parquet.
+`verify` compares a landing zone, and `export_rows` writes rows as Parquet.
 """
 
 import json

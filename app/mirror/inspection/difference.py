@@ -1,21 +1,19 @@
 """The difference between two versions of a mirrored table, by key: inserts, updates and deletes.
 
-The comparison takes the rows of the differing files on both sides and cancels equal rows, however often each occurs.
-What is left is paired by key: a pair is an update, a row without a partner an insert or a delete. A key with several
-rows, as row marker 0 makes them, is compared row by row. A table without a key has inserts and deletes only.
+`between` and `of_file` find the two versions that a comparison is about: two that the user names, or those around a
+landing file.
+
+`compare_versions` takes the rows of the differing files on both sides and cancels equal rows, however often each
+occurs. What is left is paired by key: a pair is an update, a row without a partner an insert or a delete. A key with
+several rows, as row marker 0 makes them, is compared row by row. A table without a key has inserts and deletes only.
 DuckDB does this in bounded memory and spills to disk (docs/contribute/decisions/0037-delta-mirror.md).
 
-The data files in which two versions of a Delta table differ, as Arrow datasets.
+`differing_files` finds the data files that only one of the versions has. A commit replaces a few files and keeps the
+others. Rows of a file that both versions have cancel out, so a comparison reads only the files that one of the versions
+lacks; `rows_of` opens them as an Arrow dataset.
 
-A commit replaces a few files and keeps the others. Rows of a file that both versions have cancel out, so a comparison
-reads only the files that one of the versions lacks.
-
-The SQL that compares two sets of rows by key, in DuckDB.
-
-Columns have positions for names inside the SQL (`c0`, `c1`, …), keys first, so that a column name of a user never
-meets a name of this module.
-
-Finds the two versions that a comparison is about: two that the user names, or those around a landing file.
+`change_columns` and `changes_of` build the SQL that compares two sets of rows by key. Columns have positions for names
+inside the SQL (`c0`, `c1`, …), keys first, so that a column name of a user never meets a name of this module.
 """
 
 from collections.abc import Iterator, Mapping

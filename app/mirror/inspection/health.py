@@ -1,16 +1,11 @@
 """The fitness of a mirrored table's files and columns for Direct Lake, with remedies.
 
-The figures are of the newest version: files and their sizes from the log, row groups from the footers of the Parquet
-files. Files of older versions count apart: they cost storage, not query time.
+`examine_table` measures the newest version: files and their sizes from the log, row groups from the footers of the
+Parquet files. Files of older versions count apart: they cost storage, not query time.
 
-Beyond one of Direct Lake's limits per capacity ("Direct Lake overview", capacity requirements), queries of a semantic
-model on the SQL endpoint fall back to DirectQuery, and a model on OneLake fails. The limits of memory are not guard
-rails and are not listed.
+`find_problems` compares the figures with the limits of a capacity (`GuardRails`).
 
-A Direct Lake model keeps of a column a dictionary of its distinct values, and for each row a number that refers to it.
-So a column with few values is small whatever its type, and one whose values hardly repeat is large twice. The bytes are
-estimates: the widths of the distinct values, and as many bits for each row as the largest number needs. V-Order and
-run-length encoding make columns smaller, in Fabric.
+`measure_columns` estimates what each column costs a semantic model.
 """
 
 import json
@@ -34,7 +29,12 @@ from mirrorgate.errors import Code, RejectedInput
 
 @dataclass(frozen=True, slots=True)
 class GuardRails:
-    """The Direct Lake limits of one Fabric capacity (SKU)."""
+    """The Direct Lake limits of one Fabric capacity (SKU).
+
+    Beyond one of these limits ("Direct Lake overview", capacity requirements), queries of a semantic model on the SQL
+    endpoint fall back to DirectQuery, and a model on OneLake fails. The limits of memory are not guard rails and are
+    not listed.
+    """
 
     sku: str
     files: int
@@ -343,6 +343,11 @@ def measure_columns(
 
     `done` is called with the number of columns measured, and of all. Raises RejectedInput `bad_query` if the memory is
     too small, or TemporarilyUnavailable `mirror_away`.
+
+    A Direct Lake model keeps of a column a dictionary of its distinct values, and for each row a number that refers to
+    it. So a column with few values is small whatever its type, and one whose values hardly repeat is large twice. The
+    bytes are estimates: the widths of the distinct values, and as many bits for each row as the largest number needs.
+    V-Order and run-length encoding make columns smaller, in Fabric.
     """
     table = open_table(target, name)
     with reading(name), open_engine(memory) as engine:

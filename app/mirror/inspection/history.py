@@ -1,15 +1,16 @@
 """The versions of a mirrored table, opened by name, version or time, and the mirror's progress.
 
-The mirror writes what it applied into the custom metadata of its commits (docs/explanation/delta-mirror.md). A version
-without that metadata is of `optimize`, `vacuum` or `restore`, or of another program that writes the table.
+`read_history` reads what the mirror applied from the custom metadata of its commits (docs/explanation/delta-mirror.md).
+A version without that metadata is of `optimize`, `vacuum` or `restore`, or of another program that writes the table.
 
-The folder of a Delta table as a file system of Arrow.
+`find_table` and `open_table` are the start of every command on mirrored tables, so that a misspelled name, a version
+that is gone and a target that cannot be read have the same answer everywhere. A time means the newest version that was
+committed at or before it, by the commit times that `read_history` returns. The times of the log's files would change
+with each copy of the folder.
 
-Find a mirrored table by its name and open it at a version or a time, with errors that say what exists.
+`table_store` opens the folder of a Delta table as a file system of Arrow.
 
-Every command on mirrored tables starts here, so that a misspelled name, a version that is gone and a target that
-cannot be read have the same answer everywhere. A time means the newest version that was committed at or before it, by
-the commit times that `history` shows. The times of the log's files would change with each copy of the folder.
+`inspect_tables` reports how far the mirror has applied tables, and `read_upkeep` their last upkeep.
 """
 
 import json

@@ -1,13 +1,13 @@
-"""The actions on a table, as one table: words, right, states, the question before it, and the call.
+"""The actions of a user on a table, and the plan of a rebuild.
 
-Each act calls the function that the API's route calls, so that rights, locks and events are the same. An act with a
-question has its own page, which shows the consequences and asks for the generation; the others are a form of one
-button. `app.api.console.pages.table` has the routes.
+`Act` is an entry of the table of actions, `ACTS`: words, right, states, the question before it, and the call. Each act
+calls the function that the API's route calls, so that rights, locks and events are the same. An act with a question has
+its own page, which shows the consequences and asks for the generation; the others are a form of one button.
+`app.api.console.pages.table` has the routes.
 
-The plan of a rebuild: its form, the dry run that checks it, and how far the last rebuild is.
-
-The drain reads the rows, and the gateway stores the plan. The form that carries the plan out (`acts`) has the
-fingerprint of the plan that its page shows, so that no other plan is carried out.
+`plan` shows the form of a rebuild's plan, `check` begins the dry run that checks it, and `last_rebuild` returns how far
+the last rebuild is. The drain reads the rows, and the gateway stores the plan. The form that carries the plan out has
+the fingerprint of the plan that its page shows, so that no other plan is carried out.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,10 +1,13 @@
-"""`/console` and `/console/tables`: what needs attention, totals, plots and health, and the list of tables.
+"""The pages about the whole gateway below `/console`: overview, tables, audit, producers and doctor.
 
-The parts of both pages that change all the time have separate addresses, from which the pages refresh them.
+`overview` shows what needs attention, totals, plots and health, and `tables` the list of tables. The parts of both
+pages that change all the time have separate addresses, from which the pages refresh them.
 
-`/console/audit` and `/console/producers`: what callers did, and how far each producer of numbered requests is.
-`/console/doctor`: what `mirrorgate doctor` says, as far as an API process can see it. The page asks Postgres and this
-machine. A form examines the landing zone, because the probe writes into it and takes seconds where it is remote.
+`audit` shows what callers did, and `producers` how far each producer of numbered requests is.
+
+`doctor` shows what `mirrorgate doctor` says, as far as an API process can see it. It asks Postgres and this machine.
+`probe` examines the landing zone when a form asks for it, because it writes into the zone and takes seconds where the
+zone is remote.
 """
 
 import os
