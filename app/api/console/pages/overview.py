@@ -240,7 +240,7 @@ def doctor(user: ConsoleUser) -> Response:
 
 @router.post(DOCTOR)
 def probe(user: ConsoleUser, _: ConsoleForm) -> Response:
-    """Examine the landing zone too. Raises TemporarilyUnavailable `overloaded` while another user.request does."""
+    """Examine the landing zone too. Raises TemporarilyUnavailable `overloaded` while another request does."""
     user.require(Right.ADMIN, every_table=True)
     if not _probing.acquire(blocking=False):
         raise TemporarilyUnavailable(
