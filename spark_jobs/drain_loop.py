@@ -1,10 +1,10 @@
-"""The drain's loop: find due tables, prepare them, and assign them to worker slots, which build and publish.
+"""The drain's loop: find due tables, prepare them, and assign them to worker slots; and its maintenance thread.
 
-Invariant: a table is in at most one assignment at a time, so its files are published by one thread, in order.
+`DrainLoop` assigns tables to worker slots, which build and publish. Invariant: a table is in at most one assignment at
+a time, so its files are published by one thread, in order.
 
-Maintenance in the drain, in its own thread: retention in Postgres every minute, the scratch sweep every hour.
-
-Nothing waits for it. While it fails, payloads and scratch grow; each failure is logged.
+`maintenance_running` runs maintenance in a separate thread: retention in Postgres every minute, the scratch sweep every
+hour. Nothing waits for it. While it fails, payloads and scratch grow; each failure is logged.
 """
 
 import itertools

@@ -3,7 +3,7 @@
 The zone names its gateway and itself in `_scratchPad/_gateway.json`, and the database remembers the zone's id. The row
 lock of the installation keeps two drains of one database from claiming different zones at the same moment.
 
-`mirrorgate tables verify` prints how the files of tables compare with the ledger.
+`verify_table` compares the files of a table with the ledger, for `mirrorgate tables verify`.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,12 +1,8 @@
-"""The rules of the Delta mirror that need no Delta table.
+"""The report on a mirrored table: how far the Delta mirror has applied its landing files, and what stops it.
 
-`table_report` says how far a table is mirrored. The mirror process makes a report of each table in each round and
-stores it in the database, where the API reads it.
-
-How far the mirror has applied a table's landing files, as the mirror process reports it.
-
-The mirror makes a report of each table in each round, and needs no database for it. With a database, the reports are
-stored, and the API shows the last one. A report never contains a row value.
+The rules here need no Delta table. The mirror process makes a `TableReport` of each table in each round, and needs no
+database for it. With a database, the reports are stored, and the API shows the last one. Invariant: a report never
+contains a row value.
 """
 
 from dataclasses import dataclass

@@ -1,19 +1,8 @@
 """The calls of Fabric's API that open mirroring needs, for one workspace and one mirrored database.
 
-Workspace and database are given by id or by name; a name is looked up once. Source: Microsoft Learn, "Fabric mirroring
-public REST API", and Fabric's REST API specification, version v1.
-
-Workspaces, capacities and mirrored databases as Fabric's API shows them.
-
-Source: the definitions `Workspace`, `Capacity` and `MirroredDatabase` of Fabric's REST API specification, version v1.
-
-Wait for long-running operations of Fabric's API.
-
-An answer 202 names an operation: by `x-ms-operation-id`, and by `Location`, of which only the id is used, because a
-token must not go to another address. Source: Microsoft Learn, "Long running operations" (Get Operation State, Get
-Operation Result), whose examples name Location without `/v1`.
-
-Make a client of Fabric's API from the settings.
+`FabricClient` has the calls, and `open_fabric` makes a client from the settings. Workspace and database are given by id
+or by name; a name is looked up once. Source: Microsoft Learn, "Fabric mirroring public REST API", and Fabric's REST API
+specification, version v1, with the definitions `Workspace`, `Capacity` and `MirroredDatabase`.
 """
 
 import re
@@ -151,6 +140,10 @@ def ignore(state: str, percent: int | None) -> None:
 
 def finished(transport: Transport, answer: Answer, progress: Progress, wait_seconds: float) -> Answer:
     """Return an answer as it is, or for a 202 the result of its operation, empty if it has none.
+
+    An answer 202 names an operation: by `x-ms-operation-id`, and by `Location`, of which only the id is used, because a
+    token must not go to another address. Source: Microsoft Learn, "Long running operations" (Get Operation State, Get
+    Operation Result), whose examples name Location without `/v1`.
 
     Raise FabricRejected for a failed operation, TemporarilyUnavailable for one that takes longer than `wait_seconds`;
     Fabric then continues it.

@@ -1,14 +1,11 @@
 """Read bodies on the columnar path: short ones in the staging thread, long ones in the reader thread beside it.
 
-Short bodies wait unread for their transaction, and those that wait together are read together. A long one is read
-while another transaction runs. Two bodies that share an interpreter take longer in parallel than in sequence, and more
-memory (docs/contribute/decisions/0035).
-Invariant: nothing here waits for Postgres, so no body holds up the others.
+`ColumnarReader` leaves short bodies unread until their transaction, and those that wait together are read together. A
+long one is read while another transaction runs. Two bodies that share an interpreter take longer in parallel than in
+sequence, and more memory (docs/contribute/decisions/0035). Invariant: nothing here waits for Postgres, so no body holds
+up the others.
 
-Hands requests from the event loop to threads, and results back, several at a time.
-
-Waking the loop costs a system call, and asyncio does it once per future. Here, results that arrive together wake it
-once (performance notebook).
+`LoopBridge` hands requests from the event loop to threads, and results back, several at a time.
 """
 
 import asyncio
@@ -79,7 +76,10 @@ class LoopFuture(Generic[Result]):
 
 
 class LoopBridge(Generic[Request]):
-    """Bridge from threads to the loop, which it wakes once for all results that arrive together, and back."""
+    """Bridge from threads to the loop, which it wakes once for all results that arrive together, and back.
+
+    Waking the loop costs a system call, and asyncio does it once per future (performance notebook).
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, hand_over: Callable[[Sequence[Request]], None]) -> None:
         """Prepare. `hand_over` gives requests to a thread."""

@@ -1,15 +1,15 @@
-"""Apply the metadata messages of a Replicate request, then route its data messages to tables.
+"""Apply the metadata messages of a Replicate request to tables, then route its data messages.
 
-Invariant: a metadata message takes effect in its own transaction and remains in effect, whether or not the data
-messages are accepted. Sending the request again repeats it without a change.
+`ReplicateTables` does both for one request. Invariant: a metadata message takes effect in its own transaction and
+remains in effect, whether or not the data messages are accepted. Sending the request again repeats it without a change.
 
-Finds the table that a Replicate message is for, from the message's source, its schema id and `?table=`.
+`Destinations` finds the table that a message is for, from the message's source, its schema id and `?table=`. Everything
+is looked up once per request, past the table cache: a metadata message can change a table, and the sequence lock does
+not check what is decided here. The columnar path uses `SourceCache` of `app.ingest.readers.replicate` instead. Tables
+that the caller may not touch count as unknown.
 
-Everything is looked up once per request, past the table cache: a metadata message can change a table, and the sequence
-lock does not check what is decided here. The columnar path uses `source_cache` instead. Tables that the caller may not
-touch count as unknown.
-
-Registers and evolves a table as Replicate metadata (MD) messages declare, and stores the versions of its source.
+`register_versions` registers and evolves a table as its metadata (MD) messages declare, and stores the versions of its
+source.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

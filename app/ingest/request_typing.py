@@ -1,9 +1,9 @@
 """Types the changes of a request: by source -> typed batches by table, under the tables as they are now.
 
-Invariant: a table changes only for a request that typing and the size checks accept. What changes need of a table (new
-columns, a row marker, a catalog) is committed before the request is staged, and remains if the request then fails.
-
-Groups the changes of a request by destination table, with what typing needs to know of each table.
+`RequestRouter` groups the changes of a request by destination table, with what typing needs to know of each table.
+`RequestTyper` types them. Invariant: a table changes only for a request that typing and the size checks accept. Changes
+that a table needs (new columns, a row marker, a catalog) are committed before the request is staged, and remain if the
+request then fails.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

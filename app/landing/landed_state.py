@@ -1,10 +1,10 @@
-"""W3's view of a table folder: which numbers have a file, visible or consumed, and which file that is.
+"""The state of a table folder: whose it is, which numbers have a file, visible or consumed, and which file that is.
 
-Fabric moves consumed files into two folders below the table folder, so a number counts as used in all three.
+`verify_landed` and `recover_visible_file` give W3 its view of the folder. Fabric moves consumed files into two folders
+below the table folder, so a number counts as used in all three.
 
-`_gateway.json` in a table folder: the table, generation and gateway that the folder belongs to.
-
-Invariant: the drain publishes into, repairs in and deletes only a folder whose marker names its own table.
+`FolderMarker` is the content of `_gateway.json` in a table folder: the table, generation and gateway that the folder
+belongs to. Invariant: the drain publishes into, repairs in and deletes only a folder whose marker names its own table.
 """
 
 import hashlib

@@ -1,13 +1,10 @@
 """The owner of a landing zone: `_scratchPad/_gateway.json` names the zone and its installation.
 
-Gateways with different databases each count their tables from 1. In one landing zone they would take each other's
-scratch for a former owner's and revoke it repeatedly, and neither would publish anything. The zone's id tells it
-from an empty folder in its place, such as a mount point without its mount.
+`claim_zone` claims a zone for one installation. Gateways with different databases each count their tables from 1. In
+one landing zone they would take each other's scratch for a former owner's and revoke it repeatedly, and neither would
+publish anything. The zone's id tells it from an empty folder in its place, such as a mount point without its mount.
 
-Checks at run time that the landing zone is present and still the claimed one.
-
-A lost mount leaves an empty folder in its place. A drain that took it for the zone would publish files that Fabric
-never sees, and would quarantine every table whose folder seems to be gone.
+`ClaimedZone` checks at run time that the landing zone is present and still the claimed one.
 """
 
 import time
@@ -124,7 +121,11 @@ def _taken(detail: str) -> Misconfigured:
 
 
 class ClaimedZone:
-    """The landing zone that this process has claimed. Threads share it."""
+    """The landing zone that this process has claimed. Threads share it.
+
+    A lost mount leaves an empty folder in the place of the zone. A drain that took it for the zone would publish files
+    that Fabric never sees, and would quarantine every table whose folder seems to be gone.
+    """
 
     def __init__(
         self,

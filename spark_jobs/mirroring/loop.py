@@ -1,14 +1,8 @@
 """The mirror's loop: find tables with changes, and hand them to worker slots, each of which runs one Spark job.
 
-Invariant: a table is in at most one job at a time, so one task owns its Delta log while it commits.
-
-Which table folders have changed since the mirror last looked, at little cost per table.
-
-In a local zone, one `stat` per folder tells: a file that is added, removed or renamed changes the folder's modification
-time. A file system's clock has ticks, so a folder that changed within the last two seconds is listed as well. In a
-remote zone, each folder is listed.
-
-What the mirror process knows of each table between two rounds. All of it can be found out again after a restart.
+`stamps_of` tells which table folders have changed, and `TableStates` has what the process knows of each table between
+two rounds. `MirrorLoop` hands out the tables. Invariant: a table is in at most one job at a time, so one task owns its
+Delta log while it commits.
 """
 
 import os
@@ -48,7 +42,13 @@ TakeStamps: TypeAlias = Callable[[Sequence[PublishedTable]], Mapping[PublishedTa
 
 
 def stamps_of(address: ZoneAddress, zone: LandingZone) -> TakeStamps:
-    """Return the function that takes the stamps of tables of a zone. It raises OSError if a remote store fails."""
+    """Return the function that takes the stamps of tables of a zone. It raises OSError if a remote store fails.
+
+    Stamps show at little cost per table which folders have changed since the mirror last looked. In a local zone, one
+    `stat` per folder tells: a file that is added, removed or renamed changes the folder's modification time. A file
+    system's clock has ticks, so a folder that changed within the last two seconds is listed as well. In a remote zone,
+    each folder is listed.
+    """
     if address.is_remote:
         return lambda tables: _listed(zone, tables)
     return lambda tables: {table: _local_stamp(f"{address.location}/{table.folder}") for table in tables}
@@ -90,7 +90,10 @@ class _Known:
 
 
 class TableStates:
-    """The tables, what they wait for, and the last report of each. Threads share it."""
+    """The tables, what they wait for, and the last report of each. Threads share it.
+
+    All of it can be found out again after a restart.
+    """
 
     def __init__(self, upkeep: Upkeep = NO_UPKEEP) -> None:
         self._upkeep = upkeep

@@ -1,12 +1,8 @@
 """The mirror as a process: its options, what it opens and locks, its signals and its exit status.
 
-It needs a landing zone and a target, no Postgres: the zone may be another publisher's.
-
-`--once`: progress on a terminal, and in the end what was applied and which tables need attention.
-
-Stores the mirror's reports in the gateway's database, where the API reads them, from a separate thread.
-
-The mirror works without a database, so a failure here is logged and retried, and delays no file.
+`run_mirror` needs a landing zone and a target, no Postgres: the zone may be another publisher's. With `--once`,
+`progress_shown` shows progress on a terminal, and `tell_result` prints in the end what was applied and which tables
+need attention. `reports_stored` stores the mirror's reports in the gateway's database, where the API reads them.
 """
 
 import argparse
@@ -103,6 +99,9 @@ def reports_stored(
     """Store the reports that have changed, and every few seconds all of them, until the block ends.
 
     Without a database, do nothing.
+
+    A separate thread stores them. The mirror works without a database, so a failure here is logged and retried, and
+    delays no file.
     """
     if database_url is None:
         yield

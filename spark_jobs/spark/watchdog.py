@@ -1,6 +1,7 @@
 """End a process whose Spark ends or hangs: what runs it, such as `mirrorgate up`, starts it again (decision 0025).
 
-Bounded stop of the drain or the mirror, even while one of its threads hangs in Spark or in a file system.
+`spark_watched` asks a process to stop when its Spark ends or hangs. `BoundedStop` bounds the stop of the drain or the
+mirror, even while one of its threads hangs in Spark or in a file system.
 """
 
 import os

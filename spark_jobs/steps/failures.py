@@ -1,11 +1,10 @@
-"""The reason that a table stopped: the log line, the record for its status, and the quarantine.
+"""Records of a drain about its tables: the epoch of each that it has taken over, and the reason that one stopped.
 
-Invariant: only what may never happen quarantines a table, and only while its epoch holds and the zone is present.
-Everything else is retried.
+`TableFailures` makes the log line, the record for the table's status, and the quarantine. Invariant: only what may
+never happen quarantines a table, and only while its epoch holds and the zone is present. Everything else is retried.
 
-The tables that this process has taken over, and the epoch of each.
-
-Nothing here is durable. A process that dies loses it; the next owner claims a later epoch and repeats W1 to W3.
+`LeasedTables` has the tables that this process has taken over, and the epoch of each. Nothing in it is durable. A
+process that dies loses it; the next owner claims a later epoch and repeats W1 to W3.
 """
 
 from collections.abc import Iterable, Set

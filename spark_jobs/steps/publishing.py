@@ -1,15 +1,11 @@
 """W5 to W9 for the built files of several tables: register the build, folder, rename, record.
 
-One transaction registers a file of each of several tables, and one records those that have become visible. The next
-file of a table follows only after that (W9), so at most one visible file of a table is unrecorded. After a crash
-between rename and record, W3 of the next owner finds that file and records it (`reconciliation`). A failure of one
-table stops that table alone.
+`Publishing` registers a file of each of several tables in one transaction, and records those that have become visible
+in another one. The next file of a table follows only after that (W9), so at most one visible file of a table is
+unrecorded. After a crash between rename and record, W3 of the next owner finds that file and records it
+(`Reconciliation` of `take_over`). A failure of one table stops that table alone.
 
-The spans of a publication: each file continues the trace of the requests whose rows it has.
-
-One Spark job builds the files of several tables, and one transaction records several, so the times are those of the
-whole worker slot. Spans are made from the times after everything else is recorded. That costs one query, which gets a
-second at most; a fault of tracing is logged and fails nothing.
+`PublicationTrace` makes the spans of a publication: each file continues the trace of the requests whose rows it has.
 """
 
 import time
@@ -185,7 +181,12 @@ _QUERY_SECONDS: Final = 1.0
 
 
 class PublicationTrace:
-    """The times of one publication. Does nothing while tracing is off."""
+    """The times of one publication. Does nothing while tracing is off.
+
+    One Spark job builds the files of several tables, and one transaction records several, so the times are those of the
+    whole worker slot. Spans are made from the times after everything else is recorded. That costs one query, which gets
+    a second at most; a fault of tracing is logged and fails nothing.
+    """
 
     def __init__(self, engine: Engine, clock: Callable[[], int] = time.time_ns) -> None:
         self._engine = engine

@@ -1,14 +1,15 @@
 """W1 to W3: claim a table, end what every older owner can still do, then compare the ledger with the folder.
 
-W1 claims a table under a new epoch, or confirms the epoch that this process has. Invariant: when a take-over returns,
-no older owner can make a file visible, and the ledger has every visible file.
+`Claiming` claims a table under a new epoch, or confirms the epoch that this process has (W1). Invariant: when a
+take-over returns, no older owner can make a file visible, and the ledger has every visible file.
 
-After a crash the ledger is at most one file behind. After a restore of the database to an older point it can be any
-number of files behind, and Fabric may have consumed them: publishing under such a number would land rows twice.
+`Reconciliation` compares the ledger with the folder (W3). After a crash the ledger is at most one file behind. After a
+restore of the database to an older point it can be any number of files behind, and Fabric may have consumed them:
+publishing under such a number would land rows twice.
 
-A damaged or lost `_gateway.json` is written again when an operator asked for it and the folder proves to be the
-table's. The proof is what only this ledger knows: the last recorded file is there with its size and digest, visible or
-consumed, and none of the ledger's newest numbers has other content. A file that an operator asked to repair proves
+`MarkerRewrite` writes a damaged or lost `_gateway.json` again when an operator asked for it and the folder proves to be
+the table's. The proof is what only this ledger knows: the last recorded file is there with its size and digest, visible
+or consumed, and none of the ledger's newest numbers has other content. A file that an operator asked to repair proves
 nothing and disproves nothing, because the repair waits for the marker; another file has to prove the folder instead.
 """
 

@@ -1,9 +1,10 @@
-"""Names of tables, columns and landing folders: which are allowed, and which folder a table has.
+"""Names of tables, columns, landing folders and sources: which are allowed, and which table or folder they mean.
 
-Source names: the names by which sources know their tables, which can feed a table with another name.
+`TableName` is the name of a table of the gateway, and gives the table its landing folder. A caller's name for a table
+(`?table=`) is compared without regard to letter case, like landing folders.
 
-Names of sources are compared exactly, because two tables of a source can differ in letter case only. A caller's name
-for a table of the gateway (`?table=`) is compared without regard to letter case, like landing folders.
+`SourceName` is the name by which a source knows its table, which can feed a table with another name. Names of sources
+are compared exactly, because two tables of a source can differ in letter case only.
 """
 
 import re

@@ -1,15 +1,14 @@
-"""Days and parts of a second since 1970 -> strings of ISO 8601, also beyond the years 1 to 9999, where `datetime` ends.
+"""Values as exact text: dates and times beyond the range of `datetime`, and JSON numbers that land in string columns.
 
-Postgres's `infinity` has no number: each client continues from the number that means it. What those of
-Debezium and others write was observed with Debezium 3.6 and Postgres 15; the days differ between its snapshots, which
-pass JDBC and the time zone of the JVM, and its stream.
+`date_text`, `timestamp_text` and `fraction_text` turn days and parts of a second since 1970 into strings of ISO 8601,
+also beyond the years 1 to 9999, where `datetime` ends. Postgres's `infinity` has no number: each client continues from
+the number that means it. The numbers that Debezium and others write were observed with Debezium 3.6 and Postgres 15;
+the days differ between Debezium's snapshots, which pass JDBC and the time zone of the JVM, and its stream. Invariant:
+no number passes through float, and no digit of a second is dropped.
 
-Invariant: no number passes through float, and no digit of a second is dropped.
-
-JSON numbers that land in string columns exactly as they were written.
-
-A Decimal keeps the digits of a number and not its spelling: 1e5 would land as `1E+5`, 0.0000001 as `1E-7`. Such a
-number keeps its text. msgspec reads `-0` as the integer 0, so it is replaced by a placeholder before decoding.
+`WrittenNumber` keeps the text of a JSON number that lands in a string column exactly as it was written. A Decimal keeps
+the digits of a number and not its spelling: 1e5 would land as `1E+5`, 0.0000001 as `1E-7`. msgspec reads `-0` as the
+integer 0, so `keep_minus_zeros` puts a placeholder in its place before decoding.
 """
 
 import re

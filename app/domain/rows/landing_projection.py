@@ -1,26 +1,8 @@
-"""Typed rows of a source -> rows of landing files, once it is certain which rows land (decision 0071).
+"""The projection of a table: typed rows of its source -> rows of landing files, and back (decision 0071).
 
+`filtered` applies the filter of a table to its complete rows, and `landed` makes rows of landing files once it is
+certain which rows land. `source_rows_of` is the opposite, where there is one. `row_bytes` bounds the memory of rows.
 Invariant: a table whose files have the columns of its source lands its rows as they are, at no cost.
-
-Applies the filter of a table to its complete rows: what does not match is not mirrored.
-
-A row that matches lands as it is. A delete lands as it is. An update or an upsert of a row that does not match lands as
-a delete, because an earlier version may be mirrored. An insert that does not match is left out, because its key is new;
-if nothing else is left of a batch, one insert lands as a delete, which changes nothing: a batch always has a row.
-
-An upper bound of the memory that rows of a table take, before they are typed and when they land.
-
-A message of three bytes can become a row of thousands of columns, of constants, audit columns and masks. So the size of
-a body does not bound the memory of its rows; their number and their table do. The API reserves this bound before it
-builds rows, and the drain cuts its work by it.
-
-Invariant: with the strings of its values, which the body has, no row takes more than `row_bytes`. An option that adds a
-column, or makes a value longer, adds its bytes here.
-
-Rows of landing files -> typed rows of their source: the opposite of `landing_projection`, where there is one.
-
-Renamed columns get their names back, and constants and audit columns are left out. What a mask or a filter took away is
-lost. The options must have been the same since the generation began; the columns can have grown.
 """
 
 from collections.abc import Mapping, Sequence
@@ -72,7 +54,13 @@ def check_literals(found: RowFilter | None, schema: TableSchema) -> None:
 
 
 def filtered(typed: pa.RecordBatch, found: RowFilter, schema: TableSchema) -> pa.RecordBatch:
-    """Return the rows that land, in order; `typed` has the columns of the source first and the row marker last."""
+    """Return the rows that land, in order; `typed` has the columns of the source first and the row marker last.
+
+    A row that matches the filter lands as it is. A delete lands as it is. An update or an upsert of a row that does not
+    match lands as a delete, because an earlier version may be mirrored. An insert that does not match is left out,
+    because its key is new; if nothing else is left of a batch, one insert lands as a delete, which changes nothing: a
+    batch always has a row.
+    """
     markers = typed.column(typed.num_columns - 1)
     lands = pc.or_(pc.fill_null(_matches(found, typed, schema), False), pc.equal(markers, int(RowMarker.DELETE)))
     if pc.all(lands).as_py() in {True, None}:
@@ -160,7 +148,15 @@ _KEPT: Final = KeptByTable[int]()
 
 
 def row_bytes(rules: RowRules) -> int:
-    """Return the maximum bytes of a landed row, without the bytes of the strings in its change."""
+    """Return the maximum bytes of a landed row, without the bytes of the strings in its change.
+
+    A message of three bytes can become a row of thousands of columns, of constants, audit columns and masks. So the
+    size of a body does not bound the memory of its rows, before they are typed and when they land; their number and
+    their table do. The API reserves this bound before it builds rows, and the drain cuts its work by it.
+
+    Invariant: with the strings of its values, which the body has, no row takes more. An option that adds a column, or
+    makes a value longer, adds its bytes here.
+    """
     return _KEPT.get(rules) or _KEPT.keep(rules, None, _row_bytes(rules.schema, rules.options))
 
 
@@ -190,7 +186,11 @@ def landed_columns(columns: Sequence[Column], options: TableOptions) -> list[Col
 
 
 def source_rows_of(landed: pa.RecordBatch, schema: TableSchema, options: TableOptions) -> pa.RecordBatch:
-    """Return staged rows, which are as landing files have them, as `TableSchema.arrow` has them."""
+    """Return staged rows, which are as landing files have them, as `TableSchema.arrow` has them.
+
+    Renamed columns get their names back, and constants and audit columns are left out. Values that a mask or a filter
+    took away are lost. The options must have been the same since the generation began; the columns can have grown.
+    """
     if schema.lands_as is None:
         return landed
     arrays = [landed.column(column.name) for column in landed_columns(schema.columns, options)]

@@ -5,11 +5,7 @@ key), then 0 (new row), adjacent. The shape of a change decides which rows it be
 taken and whether it is rejected; its values decide only whether the key changed. So a layout is worked out once per
 shape and kept (docs/contribute/decisions/0035).
 
-Invariant: no other module decides what a change becomes. `row_builder` and `shaped_rows` fill layouts with values.
-
-Turns changes into rows of source values one by one, with every problem of every message.
-
-Invariant: nothing is reordered or collapsed. `row_layout` has the rules.
+Invariant: no other module decides what a change becomes. `RowBuilder` and `shaped_rows` fill layouts with values.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -359,7 +355,11 @@ _MAX_LAYOUTS: Final = 64
 
 
 class RowBuilder:
-    """Collector of one batch's rows with their markers and origins, and of the problems of its messages."""
+    """Collector of one batch's rows with their markers and origins, and of the problems of its messages.
+
+    Changes become rows of source values one by one, with every problem of every message. Invariant: nothing is
+    reordered or collapsed.
+    """
 
     def __init__(self, rules: RowRules) -> None:
         self.rows: list[Sequence[SourceValue]] = []

@@ -1,14 +1,12 @@
-"""The rules of one table by which its changes become rows, and a cache of what was worked out from them.
+"""The rules of one table by which its changes become rows, the shapes of these changes, and the masks of values.
 
-Changes of one table as tuples of values with a shape, as the columnar decoders yield them.
+`RowRules` has the rules, and `KeptByTable` keeps results that were computed from them.
 
-Most changes of a body have the same few shapes. What becomes of a change depends on its shape, its values only fill the
+`ShapedChanges` has changes of one table as tuples of values with a `Shape`, as the columnar decoders yield them. Most
+changes of a body have the same few shapes. The result of a change depends on its shape, and its values only fill the
 row; so the rules are applied once per shape (`app.domain.rows.row_layout`).
 
-Masks values as soon as they are typed, so that neither row images nor payloads nor files have the originals.
-
-Invariant: within a scope, which is one table or a declared group, equal values have equal hashes in all formats under
-one secret, so a hashed key remains a key. Across scopes they differ, so that no table tells the hashes of another.
+`Masking` masks values as soon as they are typed, so that neither row images nor payloads nor files have the originals.
 """
 
 import hmac
@@ -108,7 +106,12 @@ class ShapedChanges:
 
 @dataclass(frozen=True, slots=True)
 class Masking:
-    """The masks of a table, and what its hashes need."""
+    """The masks of a table, and what its hashes need.
+
+    Invariant: within a scope, which is one table or a declared group, equal values have equal hashes in all formats
+    under one secret, so a hashed key remains a key. Across scopes they differ, so that no table tells the hashes of
+    another.
+    """
 
     table: Table
     secret: MaskSecret | None = None

@@ -1,7 +1,7 @@
 """Turn the changes of several requests into rows of source values at once, or decline.
 
-Invariant: the rows are those of `row_builder` for the same changes, request after request. It declines whatever cannot
-land; `row_builder` then says why.
+Invariant: the rows are those of `RowBuilder` for the same changes, request after request. `shaped_rows` declines
+changes that cannot land; `RowBuilder` then says why.
 """
 
 from bisect import bisect_left

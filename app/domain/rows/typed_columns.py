@@ -1,6 +1,7 @@
-"""Types rows of source values: -> Arrow columns, with every value that does not fit named by message and column.
+"""Types rows of source values and row images: -> Arrow columns.
 
-Row images -> typed Arrow columns, as the rows landed.
+`typed_columns` names every value that does not fit by message and column. `typed_images` types row images as the rows
+landed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,15 +1,15 @@
 """Columnar reading of Arcion JSON: many bodies and messages at once, without an object per message.
 
-A body is decoded in two steps. The first decodes the messages and leaves their images as bytes; it finds the tables.
-The second decodes all images of one table together, into tuples of strings in the order of the table's columns.
+A body is decoded in two steps. `decode_columnar` decodes the messages and leaves their images as bytes; it finds the
+tables. `ArcionTableReader` decodes all images of one table together, into tuples of strings in the order of the table's
+columns.
 
-Invariant: the changes equal those of `decode_arcion`, or nothing is returned. It never rejects.
+`MessageLayouts` works out what `exists` says about the images of a message once for all messages with the same bytes
+there. `NativeImages` reads the images of NATIVE messages of one table into rows with shapes: without `exists`, the
+columns of an image are given.
 
-What `exists` says about the images of a message: worked out once for all messages with the same bytes there.
-
-The images of NATIVE messages of one table: -> rows with shapes. Without `exists`, the columns of an image are given.
-
-Invariant: the changes equal those of `decode_arcion`, or NotColumnar is raised.
+Invariant: the changes equal those of `decode_arcion`. Bodies and images that are unusual are left to it:
+`decode_columnar` returns None for them, and the readers of images raise NotColumnar. Nothing is rejected here.
 """
 
 from collections.abc import Sequence

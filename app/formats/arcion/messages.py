@@ -3,11 +3,12 @@
 All values are strings without types. The string `null` is SQL NULL where `exists` is not 0. `exists` says for each
 column which image has it: 0 none, 1 after, 2 before, 3 both.
 
-Arcion table addresses: the source table that a message names, and the hashes beside its name.
+`AddressResolver` finds the source table that the `TableAddress` of a message names, and counts wrong hashes beside its
+name.
 
-Bare rows among Arcion's messages: in NATIVE, a snapshot message is the row alone, without a table or an operation.
-
-The request says which table they are for. The same body may have messages of changes, as the same topic has.
+`rows_and_messages` finds bare rows among Arcion's messages: in NATIVE, a snapshot message is the row alone, without a
+table or an operation. The request says which table they are for. The same body may have messages of changes, as the
+same topic has.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,17 +1,18 @@
-"""Read an Avro schema into a tree of nodes, every named type written out where it is used.
+"""Read an Avro schema into a tree of nodes, and rebuild the Kafka Connect schema that it was written from.
 
-A Connect converter defines `Value` once and names it again for the other image, and a registry may give parts of a
-schema as references. Two builders walk the result, so names are resolved once, here. Replicate puts names of tasks and
-tables into namespaces, with characters that Avro's grammar does not have, so names are not checked against it.
-Invariant: the tree is finite and bounded; a type that contains itself is rejected. Source: Apache Avro 1.12
-specification, "Schema Declaration" and "Names".
+`read_schema` writes out every named type where it is used. A Connect converter defines `Value` once and names it again
+for the other image, and a registry may give parts of a schema as references. Two builders walk the result, so names are
+resolved once, here. Replicate puts names of tasks and tables into namespaces, with characters that Avro's grammar does
+not have, so names are not checked against it. Invariant: the tree is finite and bounded; a type that contains itself is
+rejected. Source: Apache Avro 1.12 specification, "Schema Declaration" and "Names".
 
-What values mean is their logical type, or the semantic type that a Connect converter recorded: Avro's logical types and
-the names of Kafka Connect and Debezium say the same things in two ways, and a converter writes one, the other or both.
-The gateway registers and evolves tables from a Connect schema, so that is rebuilt as JsonConverter writes it, and a
-table is the same whether a connector writes JSON or Avro. Without `connect.*` properties (`connect.meta.data=false`, or
-Avro that no connector wrote) logical types give the names. Sources: Apache Avro 1.12, "Logical Types"; Kafka
-`org.apache.kafka.connect.data` and JsonConverter; Debezium, "Temporal types"; Confluent AvroConverter (AvroData).
+`meaning_of` reads what values mean from their logical type, or from the semantic type that a Connect converter
+recorded: Avro's logical types and the names of Kafka Connect and Debezium say the same things in two ways, and a
+converter writes one, the other or both. `connect_schema` rebuilds a Connect schema as JsonConverter writes it, because
+the gateway registers and evolves tables from a Connect schema; so a table is the same whether a connector writes JSON
+or Avro. Without `connect.*` properties (`connect.meta.data=false`, or Avro that no connector wrote) logical types give
+the names. Sources: Apache Avro 1.12, "Logical Types"; Kafka `org.apache.kafka.connect.data` and JsonConverter;
+Debezium, "Temporal types"; Confluent AvroConverter (AvroData).
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,17 +1,15 @@
 """Decode the parts of all events of a body except for their images.
 
-A body is decoded without its schemas (`schemas`) and without its images, which `images` decodes table by table.
-Envelopes and flattened rows are read, with and without a schema, as elements themselves or as the values of records
-with a key, and nulls are counted. Events that change no row are left to the exact path.
+`decode_events` decodes a body without its schemas (`columnar_schemas`) and without its images, which `columnar_images`
+decodes table by table. Envelopes and flattened rows are read, with and without a schema, as elements themselves or as
+the values of records with a key, and nulls are counted. Events that change no row are left to the exact path.
 
-Invariant: what is read is what the exact path reads. Every quote outside images belongs to a decoded key or text.
+`read_rows` reads what the fields that `ExtractNewRecordState` adds to flattened rows say of each change. A row is
+decoded twice: here for these fields alone, which lead to its table, and as an image of that table, where every quote is
+accounted for.
 
-Flattened rows of `ExtractNewRecordState`: what the fields that it adds say of each change.
-
-A row is decoded twice: here for these fields alone, which lead to its table, and as an image of that table, where every
-quote is accounted for.
-
-Invariant: what is read is what `records` reads, or NotColumnar is raised.
+Invariant: everything that is read equals what the exact path (`records`) reads, or NotColumnar is raised. Every quote
+outside images belongs to a decoded key or text.
 """
 
 from collections.abc import Callable, Sequence

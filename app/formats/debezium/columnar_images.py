@@ -1,17 +1,14 @@
 """Columnar reading of the images of one table: images -> shaped changes.
 
-All images become one JSON array, which a type made of the table's columns decodes. Values are read column by column,
-and the rules of `messages` apply once to each shape that events have.
+`EventReader` makes one JSON array of all images, which a type made of the table's columns decodes. Values are read
+column by column, and the rules of `messages` apply once to each shape that events have. Invariant: the changes equal
+those of `RecordReader`, or NotColumnar is raised.
 
-Invariant: the changes equal those of `RecordReader`, or NotColumnar is raised.
-
-Reads a column of values as `values` reads each of them: numbers of days and seconds, and decimals, by Arrow kernels.
-
-Row images have source values, which are strings here. For a table without them, the kernels make the column of the
-table at once; a string that is parsed again costs more than all else that is done with the value (performance
-notebook).
-
-Invariant: the result is that of the reader for each value, or ValueError is raised.
+`reader_of_columns` and `typing_of_columns` read a column of values as `values` reads each of them: numbers of days and
+seconds, and decimals, by Arrow kernels. Row images have source values, which are strings here. For a table without row
+images, the kernels make the column of the table at once; a string that is parsed again costs more than all else that is
+done with the value (performance notebook). Invariant: the result is that of the reader for each value, or ValueError is
+raised.
 """
 
 import binascii

@@ -1,18 +1,18 @@
-"""Cut the Connect schemas out of a body of events.
+"""Parts that repeat in the events of a body, decoded once: Connect schemas, and blocks `source`.
 
-JsonConverter repeats the schema in each event, and it takes five times the bytes of the payload. The same schema is
-written with the same bytes, so it is read once; finding it again compares bytes, without decoding them.
+`cut_schemas` cuts the Connect schemas out of a body. JsonConverter repeats the schema in each event, and it takes five
+times the bytes of the payload. The same schema is written with the same bytes, so it is read once; finding it again
+compares bytes, without decoding them.
 
-Invariant: the content means what the body means with the schema in each place of its number. A schema that follows
-`"schema":` begins with a brace, so in valid JSON that is a key and not the end of a string; and a JSON value in place
-of another leaves JSON valid or not. A body that has such a number itself is declined, so each one that an event names
-was put in place of a schema; and if events name as many as were put, each schema was that of an event.
+`CutBody` has the number of a schema in each place of that schema. Invariant: its content means what the body means with
+the schema in each place of its number. A schema that follows `"schema":` begins with a brace, so in valid JSON that is
+a key and not the end of a string; and a JSON value in place of another leaves JSON valid or not. A body that has such a
+number itself is declined, so each one that an event names was put in place of a schema; and if events name as many as
+were put, each schema was that of an event.
 
-Blocks `source` of many events: the table that each names, and what else they say of their changes.
-
-A block takes as long to decode as the row of its event, and next to nothing of it is needed. Those of one table differ
-in digits: so the first one is decoded, and the others are compared with it without their digits (performance notebook).
-
+`tables_of` reads the table that each block `source` names, and `facts_of` what else the blocks say of their changes. A
+block takes as long to decode as the row of its event, and next to nothing of it is needed. Those of one table differ in
+digits: so the first one is decoded, and the others are compared with it without their digits (performance notebook).
 Invariant: a block that is not decoded has the members of the first one, and names its table.
 """
 

@@ -1,12 +1,11 @@
 """Bodies of Debezium events -> records: key, operation and images as they are written, and the table they name.
 
-Nothing of a table is needed here. `messages` reads the values of a record once its table is known.
+Nothing of a table is needed here. `messages` reads the values of a record once its table is known. `source_table` and
+`source_log_position` read the block `source` of an event: the table that changed, and the position in the source's log.
 
 Invariant: an event that changes no row is counted, never dropped silently; a tombstone that can be the only sign of a
 delete, among flattened rows or without other events in a request for a table, is rejected unless the request says what
 it means. One that means a delete names its row, or is rejected.
-
-What the block `source` of an event says: the table that changed, and the position in the source's log.
 """
 
 import re

@@ -1,24 +1,13 @@
 """Strict decoder of JSON bodies into typed messages: one object, an array, NDJSON or objects one after the other.
 
-msgspec decodes the body as a whole. What it accepts silently (duplicate keys, U+0000, deep nesting) is checked beside
-it, and a body that it rejects is decoded again message by message, so that the error names the wrong one.
+`MessageDecoder` has msgspec decode a body as a whole. `check_strictly` checks what msgspec accepts silently (duplicate
+keys, U+0000, deep nesting), and a body that msgspec rejects is decoded again message by message, so that the error
+names the wrong one.
+
+`convert` converts decoded JSON values to msgspec types. msgspec names the path of a wrong value, but leaves the key of
+a mapping open as `[...]`; `open_key` finds that key.
 
 Invariant: no number passes through float, and no error message holds a value of the body.
-
-Duplicate keys, U+0000 and deep nesting, which msgspec accepts silently: the check of the exact path.
-
-msgspec keeps the last of two equal keys and skips a key that a struct does not know. Every key has two quotes. So if
-the decoded messages, written again, have as many quotes as the body, nothing was dropped
-(docs/contribute/decisions/0034). Any other body is read a second time, key by key.
-
-Invariant: a body that passes has no key twice in any object, no U+0000 and at most MAX_NESTING levels.
-
-Converts decoded JSON values to msgspec types, and finds what a validation message of msgspec is about.
-
-msgspec names the path of a wrong value, but leaves the key of a mapping open as `[...]`. The key is then found by
-validating each one alone.
-
-Invariant: no text from here holds a value.
 """
 
 import json
@@ -68,6 +57,11 @@ _START: Final = re.compile(r"[^ \t\r\n,]")
 
 def check_strictly(body: bytes, messages: Sequence[Any], offset: int = 0) -> None:
     """Check a valid `body`, which starts `offset` bytes into the request, and was decoded to `messages`.
+
+    msgspec keeps the last of two equal keys and skips a key that a struct does not know. Every key has two quotes. So
+    if the decoded messages, written again, have as many quotes as the body, nothing was dropped
+    (docs/contribute/decisions/0034). Any other body is read a second time, key by key. Invariant: a body that passes
+    has no key twice in any object, no U+0000 and at most MAX_NESTING levels.
 
     Optional keys of their types must default to UNSET: a key that was not written must not be written again.
 

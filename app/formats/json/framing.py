@@ -1,8 +1,8 @@
 """The framing of JSON bodies: one object, an array, NDJSON, or objects one after the other.
 
-Cuts a body into its messages without decoding their values, for bodies that msgspec rejects as a whole: then the wrong
-message is found and named. Messages are found one at a time, and the first error ends the search. So a body of two
-bytes per message never becomes a list of all of them.
+`split_messages` cuts a body into its messages without decoding their values, for bodies that msgspec rejects as a
+whole: then the wrong message is found and named. Messages are found one at a time, and the first error ends the search.
+So a body of two bytes per message never becomes a list of all of them.
 """
 
 import json

@@ -1,12 +1,12 @@
 """Quote accounting: proves that every key and text of a JSON document was decoded.
 
-msgspec keeps the last of two equal keys and skips unknown ones, silently. What it drops has a key, and a key has two
-quotes. So a document whose quotes all belong to decoded keys and strings holds nothing else. This is the only check of
-the columnar path; it costs a tenth of a decode (docs/contribute/decisions/0035).
+msgspec keeps the last of two equal keys and skips unknown ones, silently. Each part that it drops has a key, and a key
+has two quotes. So a document whose quotes all belong to decoded keys and strings holds nothing else. This is the only
+check of the columnar path; it costs a tenth of a decode (docs/contribute/decisions/0035). Invariant: equal numbers are
+proof. Unequal ones can be wrong and cost a decode on the exact path.
 
-Invariant: equal numbers are proof. Unequal ones can be wrong and cost a decode on the exact path.
-
-Decodes the images of one table, many at once: JSON objects -> tuples in the order of the table's columns.
+`ImageDecoder` decodes the images of one table under this check, many at once: JSON objects -> tuples in the order of
+the table's columns.
 """
 
 from collections.abc import Callable, Iterable, Sequence

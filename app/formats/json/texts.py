@@ -1,20 +1,17 @@
-"""Checks of the strings of a JSON body: UTF-8, no U+0000, no half of a surrogate pair.
+"""Checks of the strings, lists and objects of a JSON body, and the Kafka records that a body can have as elements.
 
-msgspec checks no text that it skips, and accepts U+0000 everywhere, which Postgres cannot store.
+`check_texts` checks strings: UTF-8, no U+0000, no half of a surrogate pair. msgspec checks no text that it skips, and
+accepts U+0000 everywhere, which Postgres cannot store.
 
-Kafka records in a body: elements `{"key": …, "value": …}` around a message.
+`check_nested_values` and `is_too_deep` bound the lists and objects of a body, in number and in depth. Each costs about
+100 bytes of memory and part of a microsecond. An empty list takes three bytes of a body, so the size of a body does not
+bound the cost of decoding it.
 
-A message in Kafka can leave to the record's key what it does not say itself, such as the key of a deleted row. A
-program that forwards records sends both as one element. A message that has these two keys itself is told apart by the
-shape of `value`, and the parameter `keyed` decides where the shape does not: docs/reference/replicate.md,
-"Keyed elements".
-
-Invariant: an element is a record as a whole or a message as a whole; no part of it is dropped.
-
-Bounds the lists and objects of a JSON body, in number and in depth.
-
-Each costs about 100 bytes of memory and part of a microsecond. An empty list takes three bytes of a body, so the size
-of a body does not bound the cost of decoding it.
+`split` separates the key of a Kafka record from its message, for elements `{"key": …, "value": …}`. A message in Kafka
+can leave to the record's key what it does not say itself, such as the key of a deleted row. A program that forwards
+records sends both as one element. A message that has these two keys itself is told apart by the shape of `value`, and
+the parameter `keyed` decides where the shape does not: docs/reference/replicate.md, "Keyed elements". Invariant: an
+element is a record as a whole or a message as a whole; no part of it is dropped.
 """
 
 import re

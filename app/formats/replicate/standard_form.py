@@ -3,18 +3,16 @@
 A body has an envelope, is `{message:{…}}` or bare. Its headers are an object, or flattened beside the images with or
 without the prefix `headers_`, as mongo-kafka's `OperationHelper` finds them. Source: docs/reference/replicate.md.
 
-Qlik Replicate's messages as they are written.
+`ReplicateMessage`, `Body` and `Headers` are Qlik Replicate's messages as they are written, with the tool's names. UNSET
+means absent. Keys that are not declared are not needed; the bodies are decoded as plain objects first, so a repeated
+key is found in them too.
 
-Names are the tool's. UNSET means absent. Keys that are not declared are not needed; the bodies are decoded as plain
-objects first, so a repeated key is found in them too.
-
-The keys of Kafka records, for data messages that leave the key of their row to them.
-
-A DELETE can have no image at all: its key is in the record's key only (FromReplicateTest of jcustenborder's
+`with_key` and `with_missing_keys` use the keys of Kafka records, for data messages that leave the key of their row to
+them. A DELETE can have no image at all: its key is in the record's key only (FromReplicateTest of jcustenborder's
 kafka-connect-transform-cdc, DeleteTest of mongo-kafka). The image of another message can lack the key columns
-(ReplaceTest of mongo-kafka). Keys are an object of the key columns, that object inside
-`key`, `data`, `message` or `payload`, as envelopes and Connect's converter write it, or the value of a single key
-column. An object can also be a string that has it as JSON.
+(ReplaceTest of mongo-kafka). Keys are an object of the key columns, that object inside `key`, `data`, `message` or
+`payload`, as envelopes and Connect's converter write it, or the value of a single key column. An object can also be a
+string that has it as JSON.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,17 +1,16 @@
-"""Columnar reading of plain rows as JSON: bodies of one table -> tuples with shapes, without an object per value.
+"""Columnar reading of plain rows as JSON, CSV or Arrow: bodies of one table -> rows, without an object per value.
 
-The table is known before the body is read, so msgspec decodes a body straight into a type made of its columns.
+`RowReader` reads JSON into tuples with shapes. The table is known before the body is read, so msgspec decodes a body
+straight into a type made of its columns. Invariant: the changes equal those of `decode_rows`, or NotColumnar is raised.
+Quote accounting proves that every key and text was decoded; unusual bodies are not read.
 
-Invariant: the changes equal those of `decode_rows`, or NotColumnar is raised. Quote accounting proves that every key
-and text was decoded; what is unusual is not read.
+`CsvReader` reads CSV: lines are split at once, and each column is read as a whole. A line with quotes is read by the
+grammar of the exact path, if it is one complete record. Invariant: the changes equal those of `decode_csv_rows`, or
+NotColumnar is raised: for a record of several lines, a wrong number of fields, an unknown column or operation, and
+everything else that has to be rejected.
 
-Plain rows as Arrow columns: the operation of each row, from a column of strings beside the others.
-
-Columnar reading of plain rows as CSV: lines are split at once, and each column is read as a whole.
-
-A line with quotes is read by the grammar of the exact path, if it is one complete record. Invariant: the changes equal
-those of `decode_csv_rows`, or NotColumnar is raised: for a record of several lines, a wrong number of fields, an
-unknown column or operation, and whatever else has to be rejected.
+`split_operations` reads the operation of each row from a column of strings beside the others, for rows that are Arrow
+columns.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,14 +1,11 @@
-"""A landing zone in OneLake or ADLS Gen2.
+"""A landing zone in OneLake or ADLS Gen2, its files as streams, and a probe of the conditions that the service obeys.
 
-A lost answer says nothing about what was done. So every step reads what is at the path before it is repeated; a file
-that a lost request may have created is recognized by the attempt's name in its metadata, or by its ETag. A process
-that dies inside a call leaves at most a hidden file in scratch.
+`AdlsZone` is the landing zone. A lost answer says nothing about what was done. So every step reads what is at the path
+before it is repeated; a file that a lost request may have created is recognized by the attempt's name in its metadata,
+or by its ETag. A process that dies inside a call leaves at most a hidden file in scratch.
 
-A probe of the conditions on ETags that a DFS service obeys, by requests that it must not carry out.
-
-After each request the path is read again: what is there proves more than what the service answered.
-
-Files of a storage service as Python streams, with one block in memory at a time.
+`supported_conditions` probes which conditions on ETags a DFS service obeys. `Upload` and `Download` are files of a
+storage service as Python streams, with one block in memory at a time.
 """
 
 import io
@@ -28,7 +25,11 @@ from mirrorgate.errors import StorageError
 
 
 def supported_conditions(zone: LandingZone, client: AdlsClient, retries: Retries, folder: str) -> Iterator[Seen]:
-    """Yield one result per condition that renames and deletes rely on; stop at the service's first failure."""
+    """Yield one result per condition that renames and deletes rely on; stop at the service's first failure.
+
+    The requests are such that the service must not carry them out. After each one the path is read again: its content
+    proves more than the service's answer.
+    """
     probe = _Probe(zone, client, retries, folder)
     tries = {
         ZoneCheck.RENAME_CONDITION: probe.rename_onto_existing,

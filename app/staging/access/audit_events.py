@@ -1,13 +1,10 @@
 """The audit: operations on keys and tables, and rejected calls (decision 0058).
 
-An operation and its event are stored in one transaction, so that neither exists without the other. Operations on
-tables are stored as table events; the audit shows both kinds in the order of their ids, which have one sequence.
+`record_operation` stores an event in the transaction of its operation, so that neither exists without the other.
+Operations on tables are stored as table events; the audit shows both kinds in the order of their ids, which have one
+sequence.
 
-Background writer of key uses and rejected calls.
-
-Both are noted in memory, and a thread writes them about once a second, so that no request waits for it or fails
-because of it. A process that dies loses the last second of them. Operations on tables and keys are never among it:
-`audit_events` records them in their own transaction.
+`AuditWriter` writes the uses of keys and the rejected calls in the background.
 """
 
 import json
@@ -217,7 +214,12 @@ _MAX_REMEMBERED_KEYS: Final = 10_000
 
 
 class AuditWriter:
-    """The writer of one API process. Call `start` once; `close` writes what is noted, if the database answers."""
+    """The writer of one API process. Call `start` once; `close` writes what is noted, if the database answers.
+
+    Uses of keys and rejected calls are noted in memory, and a thread writes them about once a second, so that no
+    request waits for it or fails because of it. A process that dies loses the last second of them. Operations on tables
+    and keys are never among them: `record_operation` records them in their own transaction.
+    """
 
     def __init__(
         self,

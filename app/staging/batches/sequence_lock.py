@@ -4,10 +4,10 @@ The lock makes commit order the order of the sequences; `LockedTable.add` takes 
 transaction stages, changes the schema or publishes for the table; a rollback returns every number. Locks are always
 taken in the order of table ids, so that transactions never deadlock.
 
-Read under the lock: what a batch depends on when it is typed, and with `source_order=enforce` the last accepted
-position per table and log of a source. A batch that does not go beyond the position of its task repeats changes that
-are already staged. The position is written by the statement that stages the batch, so it never says more or less than
-what is staged.
+`read_versions_and_positions` reads under the lock what a batch depends on when it is typed, and with
+`source_order=enforce` the last accepted position per table and log of a source. A batch that does not go beyond the
+position of its task repeats changes that are already staged. The position is written by the statement that stages the
+batch, so it never says more or less than what is staged.
 """
 
 from collections import defaultdict

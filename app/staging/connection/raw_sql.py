@@ -1,12 +1,9 @@
 """Statements of the hot path, executed by psycopg without SQLAlchemy's statement layer.
 
-SQLAlchemy's work for one execution takes longer than the work of psycopg and Postgres together. The
-connection, its transaction and its errors remain SQLAlchemy's. Statements use psycopg's placeholders, `%(name)s`.
+SQLAlchemy's work for one execution takes longer than the work of psycopg and Postgres together. The connection, its
+transaction and its errors remain SQLAlchemy's. Statements use psycopg's placeholders, `%(name)s`.
 
-A connection that one thread keeps from one transaction to the next.
-
-The staging thread uses it: a checkout from the pool, with its ping, costs about 10 % of a small transaction
-(performance notebook). A persistent connection may be lost while it is idle, so the work is repeated once on a new one.
+`PersistentConnection` is a connection that one thread keeps from one transaction to the next.
 """
 
 import time
@@ -84,7 +81,12 @@ PING_SECONDS: Final = 2.0
 
 
 class PersistentConnection:
-    """A connection for one thread. After any failure it goes back to the pool, which closes it if it is broken."""
+    """A connection for one thread. After any failure it goes back to the pool, which closes it if it is broken.
+
+    The staging thread uses it: a checkout from the pool, with its ping, costs about 10 % of a small transaction
+    (performance notebook). A persistent connection may be lost while it is idle, so the work is repeated once on a new
+    one.
+    """
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine

@@ -1,15 +1,15 @@
-"""The landing ledger: planned files become registered builds (W5) and then published files (W8).
+"""The landing ledger and the metadata chain: planned files become registered builds (W5), then published files (W8).
 
-`planning` writes the lines; the number, batch range and digest of a planned file never change. Foreign keys chain each
-file to its predecessor's number and last sequence, so the database itself rejects a gap or an overlap (decision 0003).
+`planning` writes the lines of the ledger; the number, batch range and digest of a planned file never change. Foreign
+keys chain each file to its predecessor's number and last sequence, so the database itself rejects a gap or an overlap
+(decision 0003).
 
-Pages of the landing ledger for people: files from the newest on, and the batches of one file.
+`newest_files` and `batches_of_file` return pages of the ledger for people: files from the newest on, and the batches of
+one file. Retention deletes old files and blocks, so a page can end before the first file, and a file can have lost its
+batches.
 
-Retention deletes old files and blocks, so a page can end before the first file, and a file can have lost its batches.
-
-The metadata chain in Postgres: append-only blocks, written in the transaction of what they record.
-
-Each block holds the hash of the one before, and the database rejects a second block with the same number.
+`append_block` extends the metadata chain: append-only blocks, written in the transaction of what they record. Each
+block holds the hash of the one before, and the database rejects a second block with the same number.
 """
 
 import json

@@ -9,11 +9,10 @@ restored database and a restarted server are other runs, whose ledger may have g
 over, for its worker too: the next claim takes a new epoch and compares the ledger with the landing zone (decision
 0024).
 
-The landing zone is stored at the first start of a drain and changed only on request. Without it, a drain that is given
-another zone would find no table's folder there and stop every table (decision 0024).
+`known_zone` returns the landing zone, which is stored at the first start of a drain and changed only on request.
+Without it, a drain that is given another zone would find no table's folder there and stop every table (decision 0024).
 
-The driver of a stuck Spark cannot ask its executors whether they still work (decision 0025). But each build task reads
-its payloads from Postgres, which tells when it last sent a statement.
+`newest_statement_at` tells whether build tasks still work, which the driver of a stuck Spark cannot know.
 """
 
 from collections.abc import Mapping
@@ -36,7 +35,11 @@ SELECT_NEWEST_STATEMENT = sa.text("""
 
 
 def newest_statement_at(engine: sa.Engine, application: str) -> datetime | None:
-    """Return when a connection with this name last sent a statement, None if there is no such connection."""
+    """Return when a connection with this name last sent a statement, None if there is no such connection.
+
+    The driver of a stuck Spark cannot ask its executors whether they still work (decision 0025). But each build task
+    reads its payloads from Postgres, which tells when it last sent a statement.
+    """
     with translated_errors(), engine.begin() as connection:
         found: datetime | None = connection.execute(SELECT_NEWEST_STATEMENT, {"application": application}).scalar()
     return found

@@ -1,9 +1,9 @@
 """The rebuild of a table: asked for by an administrator, carried out by a drain, shown in the table's status.
 
-Rows that batches change while a rebuild copies the row images of their table.
-
-A rebuild copies the images of one snapshot. Each batch after it notes the keys that it changes with the images that the
-copies have (`note_touched` in `app.staging.batches.row_images`), so that the rebuild can correct its copies in the end.
+`Rebuild` is the state of a rebuild. `TouchedRow` is a row that a batch changes while the rebuild copies the row images
+of its table. A rebuild copies the images of one snapshot. Each batch after it notes the keys that it changes with the
+images that the copies have (`note_touched` in `app.staging.batches.row_images`), so that the rebuild can correct its
+copies in the end.
 """
 
 import json

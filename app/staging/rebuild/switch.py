@@ -1,12 +1,12 @@
-"""Make the rebuilt generation of a table the current one.
+"""Correct the copied rows of a rebuild, then make the rebuilt generation of the table the current one.
 
-From the commit on, changes are typed by the new schema and queue behind the rebuilt rows. The table is `rebuilding`
-until the folder of the generation before is gone; then `drop_completion` makes it active, or paused as it was before.
+`correct_copies` brings copied rows up to date with the batches that were staged after their snapshot. Invariant: a copy
+has exactly the image that is noted for its key, or the present one if none is noted. So a correction knows under which
+key the copy of a row is, whatever the row has become since.
 
-Brings copied rows up to date with the batches that came after their snapshot.
-
-Invariant: a copy has exactly the image that is noted for its key, or the present one if none is noted. So a correction
-knows under which key the copy of a row is, whatever the row has become since.
+`switch_generation` makes the generation current. From the commit on, changes are typed by the new schema and queue
+behind the rebuilt rows. The table is `rebuilding` until the folder of the generation before is gone; then `finish_drop`
+of `app.staging.tables.operations` makes it active, or paused as it was before.
 """
 
 import json

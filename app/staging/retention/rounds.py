@@ -1,14 +1,14 @@
 """One round of retention: open and drop payload partitions, then purge the history that has lost its payloads.
 
-Postgres would otherwise grow with every batch that was ever accepted (decision 0002). Every step is a transaction of
-its own and can be repeated, so a process that dies between two steps leaves the rest to the next round of any process.
+`run_retention` runs a round; without it, Postgres would grow with every batch that was ever accepted (decision 0002).
+Every step is a separate transaction and can be repeated, so a process that dies between two steps leaves the rest to
+the next round of any process.
 
-Deletes narrow history in chunks: blocks without a payload, old landing files, row images that are not used.
-
-A chunk is always the oldest part of a generation, and the same transaction adds it up in `purged_totals`. So accepted =
-staged = published remains true, and every sequence up to a total's last one is known to have been accepted. The
-metadata chain, the last published file of a generation, and events are kept;
-of a dropped table also its row and schemas.
+`purge_blocks` and `purge_files` delete blocks without a payload and old landing files, and `purge` other history such
+as row images that are not used, all in chunks. A chunk of blocks or files is always the oldest part of a generation,
+and the same transaction adds it up in `purged_totals`. So accepted = staged = published remains true, and every
+sequence up to a total's last one is known to have been accepted. The metadata chain, the last published file of a
+generation, and events are kept; of a dropped table also its row and schemas.
 """
 
 from collections.abc import Callable

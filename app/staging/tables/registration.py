@@ -1,10 +1,7 @@
-"""Register tables: create them, evolve their columns, set their options.
+"""Register tables: create them, evolve their columns, set their options, and record what was changed.
 
 A batch is typed under a table's schema, options and routes. All of them change only under the sequence lock, so that no
 batch is staged under old rules beside the change.
-
-Records registrations: events of the table for its columns, masks, filter, names and replaced columns, audit events for
-the rest.
 """
 
 import json
@@ -364,6 +361,8 @@ def record_registration(
     connection: sa.Connection, registration: Registration, actor: str, by: str | None = None
 ) -> None:
     """Write what a registration did, once, in its transaction.
+
+    Columns, masks, filter, names and replaced columns are recorded as events of the table, the rest as audit events.
 
     `by` says what asked for it, if no caller did.
     """

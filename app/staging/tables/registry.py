@@ -1,10 +1,10 @@
-"""Read which tables exist, under which names, and note their trouble.
+"""The registry of tables: which exist, under which names, which sources feed them, and what keeps one from publishing.
 
 A `Table` is a snapshot of one moment. Before a change depends on it, take the sequence lock and read it again.
 
-Which table a source's name leads to: its own table's name, or a name in the option `sources`.
-
-Invariant: a name feeds one table. The routing lock serializes everything that gives names to tables or sources.
+`find_route` returns the table that a source's name leads to: the table of that name, or the one that has it in the
+option `sources`. Invariant: a name feeds one table. The lock of `lock_routing` serializes everything that gives names
+to tables or sources.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

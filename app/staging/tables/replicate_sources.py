@@ -1,11 +1,11 @@
-"""Stores what metadata messages of Qlik Replicate declare about tables, and finds the tables of a schema id.
+"""Qlik Replicate's sources in Postgres: what metadata messages declare about tables, and the layouts of messages.
 
-A data message names its table's structure only by schema id, so the metadata outlives the message that brought it.
+`record_replicate_metadata` stores what metadata messages declare, and `names_with_schema_id` finds the tables of a
+schema id. A data message names its table's structure only by schema id, so the metadata outlives the message that
+brought it.
 
-Layouts of Replicate messages in Postgres, by name.
-
-A change request reads its layout each time, so a request that begins after a change was committed is read under the new
-layout (docs/contribute/decisions/0026).
+`find_layout` returns the layout of a name. A change request reads its layout each time, so a request that begins after
+a change was committed is read under the new layout (docs/contribute/decisions/0026).
 """
 
 import json
