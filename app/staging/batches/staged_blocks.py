@@ -66,7 +66,7 @@ class TransactionId:
 
 
 def current_transaction_id(connection: sa.Connection) -> TransactionId:
-    """Return the identity of an open transaction without a block; `stage_block` returns that of one with a block."""
+    """Return the identity of an open transaction without a block; `stage_blocks` returns that of one with a block."""
     [(xid,)] = driver_rows(connection, SELECT_TRANSACTION, {})
     return TransactionId(xid, None, None)
 
