@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from app.settings import Settings
 from mirrorgate.errors import Code, Misconfigured
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the tasks of Spark import this module, and no settings
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span, SpanContext, Tracer
+
+    from app.settings import Settings
 
 TraceParent: TypeAlias = str
 """`00-<trace id>-<span id>-01`, see https://www.w3.org/TR/trace-context/."""
@@ -40,7 +41,7 @@ class Tracing:
         self._provider: TracerProvider | None = None
         self._tracer: Tracer | None = None
 
-    def start(self, settings: Settings, process: str) -> None:
+    def start(self, settings: "Settings", process: str) -> None:
         """Send traces if an endpoint is set. `process` is `api` or `drain`.
 
         A collector that does not answer loses spans and nothing else. Raises Misconfigured `extra_missing`.
@@ -113,7 +114,7 @@ TRACING: Final = Tracing()
 
 
 @contextmanager
-def traced(settings: Settings, process: str) -> Iterator[None]:
+def traced(settings: "Settings", process: str) -> Iterator[None]:
     """Send the traces of a process while the block runs, if the settings say so. Raises Misconfigured."""
     TRACING.start(settings, process)
     try:

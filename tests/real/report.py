@@ -14,7 +14,8 @@ _HEAD: Final = """\
 # Real counterparts
 
 `make test-real` runs the gateway against programs that others wrote, and compares what lands with their data. It
-installs them below `build/` and, as root, from Debian. No other target runs it. A green run writes this page.
+installs them below `build/` and, as root, from Debian. No other target runs it. A green run writes this page. Two
+parts are stand-ins: the Kafka broker is librdkafka's mock cluster, and the schema registry is one of the tests.
 
 | counterpart | what was compared | rows or cases |
 |---|---|---|

@@ -158,7 +158,7 @@ def compare(gateway: Gateway, source: PostgresSource, schema: str) -> int:
     return len(printed) + len(pairs)
 
 
-def test_records_of_each_converter_land_as_the_rows_of_the_source(
+def test_records_of_each_converter_land_as_the_rows_of_the_source_but_for_null_with_a_default_in_avro(
     gateway: Gateway,
     source: PostgresSource,
     cluster: MockCluster,
@@ -192,4 +192,4 @@ def test_records_of_each_converter_land_as_the_rows_of_the_source(
                 report.add(counterpart(JARS[CONVERTERS[schema][1]]), compare(gateway, source, schema))
         if "json" in read:
             register_like(gateway, "bare", "json")
-    verify_zone(gateway)
+    verify_zone(gateway, "column_missing")  # events with a new column can come before older ones without it

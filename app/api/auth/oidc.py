@@ -89,7 +89,8 @@ RETRY_SECONDS: Final = 60.0
 RETRY_WITHOUT_KEYS_SECONDS: Final = 5.0
 """Pause between two reads while no key is known."""
 
-_ALGORITHMS: Final = frozenset({"RS256", "ES256"})
+ALGORITHMS: Final = ("RS256", "ES256")
+"""Asymmetric signatures only: with HMAC, everyone who can verify a token could also sign one."""
 
 
 class IssuerKeys:
@@ -120,7 +121,7 @@ class IssuerKeys:
                 self._lock.release()
         key = self._keys.get(key_id)
         if key is None and not was_read:
-            answers = self._read_at == self._tried_at
+            answers = self._read_at == self._tried_at != float("-inf")
             wait = RETRY_SECONDS - (self._clock() - self._tried_at) if answers else RETRY_WITHOUT_KEYS_SECONDS
             raise TemporarilyUnavailable(
                 Code.ISSUER_UNAVAILABLE,
@@ -181,11 +182,8 @@ def _signing_key(entry: Any) -> jwt.PyJWK | None:
         key = jwt.PyJWK(entry)
     except (jwt.PyJWTError, ValueError, TypeError):
         return None
-    return key if key.algorithm_name in _ALGORITHMS else None
+    return key if key.algorithm_name in ALGORITHMS else None
 
-
-ALGORITHMS: Final = ("RS256", "ES256")
-"""Asymmetric signatures only: with HMAC, everyone who can verify a token could also sign one."""
 
 LEEWAY_SECONDS: Final = 30
 MAX_TOKEN_CHARACTERS: Final = 16_384
@@ -238,18 +236,34 @@ class OidcVerifier:
     def _claims(self, token: str, audience: str) -> dict[str, Any]:
         if len(token) > MAX_TOKEN_CHARACTERS:
             raise _rejection("is too long")
-        key = self._keys.find(_key_id(token))
+        try:
+            key = self._keys.find(_key_id(token))
+        except TemporarilyUnavailable:
+            self._decoded(token, audience, None)  # a token that no key can make valid is rejected for good
+            raise
         if key is None:
             raise _rejection("is signed with a key that the issuer does not publish")
+        return self._decoded(token, audience, key)
+
+    def _decoded(self, token: str, audience: str, key: jwt.PyJWK | None) -> dict[str, Any]:
+        """Return the claims of a token for this audience; without a key, its signature is not verified."""
         try:
             claims: dict[str, Any] = jwt.decode(
                 token,
-                key=key,
+                key=key or "",
                 algorithms=list(ALGORITHMS),
                 audience=audience,
                 issuer=self._issuer,
                 leeway=LEEWAY_SECONDS,
-                options={"require": ["exp", "iss", "aud"], "verify_iat": False},
+                options={
+                    "verify_signature": key is not None,
+                    "require": ["exp", "iss", "aud"],
+                    "verify_exp": True,
+                    "verify_nbf": True,
+                    "verify_iss": True,
+                    "verify_aud": True,
+                    "verify_iat": False,
+                },
             )
         except jwt.ExpiredSignatureError:
             raise _rejection("has expired") from None
@@ -323,6 +337,8 @@ class CodeFlow:
         self._granted = frozenset(granted)
         self._discovery: tuple[float, dict[str, Any]] | None = None
         self._exchanges = threading.BoundedSemaphore(MAX_EXCHANGES)
+        self._takes_form = False
+        """True once the issuer has taken the secret in the form, and not in the header."""
 
     @property
     def redirect_url(self) -> str:
@@ -382,6 +398,7 @@ class CodeFlow:
             given = {"Accept": "application/json"} | headers
             status, answer = exchange_json(client, "POST", address, data=fields | proof, headers=given)
             if answer.get("error") != "invalid_client":
+                self._takes_form = "client_secret" in proof
                 break
         if status >= httpx.codes.INTERNAL_SERVER_ERROR:
             raise ValueError(f"status {status}")
@@ -400,7 +417,9 @@ class CodeFlow:
         in_form: tuple[dict[str, str], dict[str, str]] = ({"client_secret": secret}, {})
         if not isinstance(supported, list) or "client_secret_basic" not in supported:
             return [in_form]
-        return [in_header, in_form] if "client_secret_post" in supported else [in_header]
+        if "client_secret_post" not in supported:
+            return [in_header]
+        return [in_form, in_header] if self._takes_form else [in_header, in_form]
 
     def _document(self, client: httpx.Client) -> dict[str, Any]:
         """Return the discovery document; two threads that find it old both read it."""

@@ -77,7 +77,8 @@ def _remedy(error: MirrorgateError) -> str:
 def audit_rejection(exchange: Exchange, error: MirrorgateError, status: int) -> None:
     """Record a rejection in memory if the audit keeps it. Never waits and never fails."""
     withheld = error.withheld if isinstance(error, RejectedInput) else None
-    if withheld is None and error.kind not in {Kind.UNAUTHENTICATED, Kind.FORBIDDEN}:
+    is_of_caller = error.kind in {Kind.UNAUTHENTICATED, Kind.FORBIDDEN} or error.code is Code.ISSUER_UNAVAILABLE
+    if withheld is None and not is_of_caller:
         return
     action = f"{exchange.scope['method']} {exchange.route}"
     table = withheld or (_path_table(exchange) if error.kind is Kind.FORBIDDEN else None)

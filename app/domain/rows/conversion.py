@@ -378,10 +378,11 @@ def _may_underflow(texts: pa.StringArray, array: pa.Array) -> bool:
 
 def _cannot_wrap(texts: pa.StringArray, scale: int) -> bool:
     """Return True if no string has, or becomes at this scale, more than 38 digits: the kernel wraps silently."""
-    if hold_any(texts, b"eE") or (pc.max(pc.binary_length(texts)).as_py() or 0) > MAX_DECIMAL_DIGITS + 1:
+    lengths = pc.binary_length(texts)
+    if hold_any(texts, b"eE") or (pc.max(lengths).as_py() or 0) > MAX_DECIMAL_DIGITS + 1:
         return False
     point = pc.find_substring(texts, ".")
-    whole = pc.if_else(pc.less(point, 0), pc.binary_length(texts), point)
+    whole = pc.if_else(pc.less(point, 0), lengths, point)
     return (pc.max(whole).as_py() or 0) + scale <= MAX_DECIMAL_DIGITS
 
 

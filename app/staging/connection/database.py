@@ -330,12 +330,16 @@ def _parsed(database_url: str) -> sa.URL:
         ) from None
 
 
-_HOSTS: Final = re.compile(r"^(\w+://(?:[^/?]*@)?)([^/?@]*,[^/?@]*)(/[^?]*)?(?:\?|$)")
+_HOSTS: Final = re.compile(r"^([\w+]+://(?:[^/?]*@)?)([^/?@]*,[^/?@]*)(/[^?]*)?(?:\?|$)")
 """An address that names several hosts, up to its parameters."""
+
+_HOST_PARAMETER: Final = re.compile(r"(?:[^&]*&)*(?:host|port)=")
 
 
 def _hosts_as_parameters(address: re.Match[str]) -> str:
     """Name the hosts of a primary and its standbys in parameters: only libpq reads them as `host:port,host:port`."""
+    if _HOST_PARAMETER.match(address.string, address.end()):
+        raise ValueError("the hosts are named twice")
     hosts = [_host_and_port(host) for host in address[2].split(",")]
     names, ports = ",".join([host for host, _ in hosts]), ",".join([port for _, port in hosts])
     return f"{address[1]}{address[3] or '/'}?host={names}&port={ports}&"

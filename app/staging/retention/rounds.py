@@ -174,7 +174,7 @@ _PURGED_AT_ONCE: Final = (DISCARD_ENDED, PURGE_POSITIONS, PURGE_FORMER_SECRETS, 
 
 
 def purge(connection: sa.Connection, statement: sa.TextClause, *, older_than_seconds: float, limit: int) -> int:
-    """Delete up to `limit` rows by one of the statements, the oldest first; return how many.
+    """Delete up to `limit` rows by one of the statements; return how many.
 
     Repeat it until it deletes none. A process that dies before the commit deletes none.
     """

@@ -17,7 +17,7 @@ from mirrorgate.errors import Code, MirrorgateError, Misconfigured
 from mirrorgate.http import GatewayClient, RejectedByGateway
 from mirrorgate.retrying import Answer, OnWait, call_with_retries
 
-_OTHER_SENDER: Final = frozenset({Code.PRODUCER_SEQUENCE_REUSED, Code.PRODUCER_GAP, Code.RECEIPT_EXPIRED})
+_CONFLICTS: Final = frozenset({Code.PRODUCER_SEQUENCE_REUSED, Code.PRODUCER_GAP, Code.RECEIPT_EXPIRED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,8 @@ class NumberedRequests:
             self.position = request.position
 
     def meaning_of(self, error: RejectedByGateway) -> MirrorgateError:
-        """Return a ProducerConflict if only another process can have caused the rejection."""
-        return ProducerConflict(self.name, error) if error.code in _OTHER_SENDER else error
+        """Return a ProducerConflict if the gateway knows other requests of the name."""
+        return ProducerConflict(self.name, error) if error.code in _CONFLICTS else error
 
 
 def producer_path(name: str) -> str:
@@ -219,7 +219,7 @@ class RequestSender:
 class Producer:
     """Sender of requests, one after the other, under the numbers of one name. Not thread-safe; a client may be shared.
 
-    `send` raises what RequestSender raises, and ProducerConflict if another process uses the name.
+    `send` raises what RequestSender raises, and ProducerConflict if the gateway knows other requests of the name.
     """
 
     def __init__(self, client: GatewayClient, name: str, patience: Patience) -> None:

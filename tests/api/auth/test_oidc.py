@@ -258,6 +258,22 @@ def test_a_new_key_is_asked_for_at_most_once_a_minute_and_its_tokens_are_to_be_t
     assert (issuer.asked[DISCOVERY], issuer.asked[KEYS]) == (2, 2)
 
 
+@pytest.mark.parametrize("claims", [{"aud": "other"}, {"iss": "https://other"}, {"exp": 1}, {"exp": None}])
+def test_a_token_that_no_key_makes_valid_is_not_to_be_tried_again(
+    issuer: Issuer, verifier: OidcVerifier, claims: dict[str, Any]
+) -> None:
+    verifier.credential(issuer.token("one", []))
+    issuer.new_key("two")
+    with rejected(Code.UNAUTHENTICATED):
+        verifier.credential(issuer.token("two", [], **claims))
+
+
+def test_before_the_first_answer_of_the_issuer_a_token_is_to_be_tried_again(issuer: Issuer, clock: Clock) -> None:
+    keys = IssuerKeys(issuer.url, clock)
+    with keys._lock, pytest.raises(TemporarilyUnavailable, match="does not answer"):
+        keys.find("one")
+
+
 def test_a_key_that_the_issuer_has_withdrawn_stops_working_when_keys_are_read_again(
     issuer: Issuer, verifier: OidcVerifier, clock: Clock
 ) -> None:

@@ -287,10 +287,13 @@ def test_a_secret_is_where_the_registration_expects_it_and_a_public_client_sends
         OidcVerifier(keys, issuer.url, AUDIENCE, grants),
         grants.values(),
     )
-    attempt = SignInAttempt.of(b"x" * 32, "/console")
-    path = issuer.sign_in(flow.authorization_address(attempt), ["operator"])
-    credential, seconds = flow.holder(parse_qs(urlsplit(path).query)["code"][0], attempt)
-    assert (credential.subject, 200 < seconds <= 300) == ("oidc:ann", True)
+    for number in b"xy":
+        attempt = SignInAttempt.of(bytes([number]) * 32, "/console")
+        path = issuer.sign_in(flow.authorization_address(attempt), ["operator"])
+        before = issuer.asked.total()
+        credential, seconds = flow.holder(parse_qs(urlsplit(path).query)["code"][0], attempt)
+        assert (credential.subject, 200 < seconds <= 300) == ("oidc:ann", True)
+    assert issuer.asked.total() - before == 1, "the place that the issuer took is tried first"
     with rejected(Code.UNAUTHENTICATED):
         flow.holder("", attempt)
 

@@ -78,6 +78,12 @@ def test_an_address_of_several_hosts_means_what_libpq_reads_in_it(address: str) 
     assert {name: str(value) for name, value in used.items() if name != "context"} == read
 
 
+@pytest.mark.parametrize("parameters", ["host=three", "sslmode=require&port=1"])
+def test_hosts_that_an_address_names_twice_are_rejected(parameters: str) -> None:
+    with pytest.raises(Misconfigured, match=Code.BAD_SETTING):
+        open_engine(f"postgresql://g:p@one:5432,two:5433/db?{parameters}")
+
+
 def test_an_exhausted_pool_is_a_passing_condition(database_url: str) -> None:
     engine = sa.create_engine(open_engine(database_url).url, pool_size=1, max_overflow=0, pool_timeout=0.01)
     with engine.connect(), pytest.raises(TemporarilyUnavailable, match=Code.DATABASE_UNAVAILABLE), translated_errors():
