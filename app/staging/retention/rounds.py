@@ -365,8 +365,8 @@ class _Round:
         with self._engine.begin() as connection:
             with_blocks = generations_with_old_blocks(connection)
         for table_id, generation in with_blocks:
-            purge = partial(purge_blocks, table_id=table_id, generation=generation, limit=limit)
-            self._report.purged_blocks += self._repeat(purge)
+            blocks = partial(purge_blocks, table_id=table_id, generation=generation, limit=limit)
+            self._report.purged_blocks += self._repeat(blocks)
         with self._engine.begin() as connection:
             with_files = generations_with_old_files(connection, keep)
         for table_id, generation in with_files:
