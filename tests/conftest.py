@@ -1,17 +1,20 @@
 """Shared fixtures: one private Postgres per session, one migrated template database cloned per test."""
 
+import atexit
 import gc
 import itertools
 import os
 import signal
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 import sqlalchemy as sa
+import typer.main
 
 from app.local.embedded import PrivatePostgres
 from app.staging.connection.database import open_engine
@@ -35,6 +38,9 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as a shell starts what 
 
 # jsonschema uses it for IRIs, which no test validates. It compiles 38 grammars on import: 1.4 s in each process.
 sys.modules.update(rfc3987_syntax=None)  # None makes the import fail
+
+# Tests run hundreds of commands, and Typer would build the whole command line for each: 0.1 s.
+typer.main.get_command = cache(typer.main.get_command)
 
 gc.set_threshold(50_000, 20, 50)  # with Python's own, a twentieth of the run is searching for garbage
 
@@ -62,11 +68,7 @@ def pytest_collection_finish() -> None:
     """Keep all that was imported and collected out of each later search for garbage."""
     gc.collect()
     gc.freeze()
-
-
-def pytest_unconfigure() -> None:
-    """Let the collector find what is frozen, or DuckDB prints at exit that its objects were never freed."""
-    gc.unfreeze()
+    atexit.register(gc.unfreeze)  # or DuckDB prints at exit that its objects were never freed
 
 
 @pytest.fixture(scope="session")

@@ -8,41 +8,21 @@ and call the functions of the API's routes, never the API over HTTP. No page is 
 import asyncio
 from typing import Final
 
-from fastapi import APIRouter, FastAPI, Response
+from fastapi import APIRouter, Response
 from starlette.exceptions import HTTPException
 
 from app.api.console import sign_in
-from app.api.console.answers import ConsoleUser, SignInRequired, answer_sign_in
+from app.api.console.answers import ConsoleUser
 from app.api.console.pages import acts, dead_letters, keys, overview, table, try_message
 from app.console.render import MEDIA_TYPES, PREFIX
 from app.console.render import asset as find_asset
 
-_assets: Final = APIRouter()
-_unknown: Final = APIRouter()
-_ROUTERS: Final = (
-    _assets,
-    sign_in.router,
-    overview.router,
-    table.router,
-    acts.router,
-    dead_letters.router,
-    try_message.router,
-    keys.router,
-    _unknown,
-)
-"""The routers in order; `_unknown` answers what no other does."""
+CONSOLE: Final = APIRouter(include_in_schema=False)
 
 _KEPT: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
 
 
-def install_console(app: FastAPI) -> None:
-    """Add the routes of the console to the application, and the redirect to the sign-in page."""
-    for router in _ROUTERS:
-        app.include_router(router, include_in_schema=False)
-    app.add_exception_handler(SignInRequired, answer_sign_in)
-
-
-@_assets.api_route(PREFIX + "{name:path}", methods=["GET", "HEAD"])
+@CONSOLE.api_route(PREFIX + "{name:path}", methods=["GET", "HEAD"])
 async def asset(name: str) -> Response:
     """Return a style sheet, script or icon, without a session. Its address has the hash, so it never changes."""
     if name not in MEDIA_TYPES:
@@ -51,7 +31,11 @@ async def asset(name: str) -> Response:
     return Response(found.content, headers=_KEPT, media_type=found.media_type)
 
 
-@_unknown.get("/console/{path:path}")
+for _page in (sign_in, overview, table, acts, dead_letters, try_message, keys):
+    CONSOLE.include_router(_page.router)
+
+
+@CONSOLE.get("/console/{path:path}")
 async def unknown(user: ConsoleUser, path: str) -> Response:
-    """Answer 404. A caller without a session learns nothing about which pages exist."""
+    """Answer 404 to what no other route answers. A caller without a session learns nothing about which pages exist."""
     raise HTTPException(404)

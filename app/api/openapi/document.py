@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import yaml
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.exceptions import HTTPException
@@ -38,7 +37,7 @@ JSON: Final = "application/json"
 RECORDED_ANSWERS: Final = Path(__file__).with_name("answers.yaml")
 """An answer of a real gateway for each operation and status; tests/contract/test_recorded_answers.py writes it."""
 
-_CONTRACT: Final[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("contract.yaml").read_text(encoding="utf-8"))
+_CONTRACT: Final[dict[str, Any]] = msgspec.yaml.decode(Path(__file__).with_name("contract.yaml").read_bytes())
 """What FastAPI cannot derive, in the form of the contract."""
 HEADERS: Final[dict[str, Any]] = _CONTRACT["headers"]
 HEADERS["WWW-Authenticate"]["schema"]["examples"] = [CHALLENGES]
@@ -84,7 +83,7 @@ def describe_successes(operation: dict[str, Any], schemas: Mapping[str, Any]) ->
 @cache
 def recorded_answers() -> dict[str, Any]:
     """Return the recorded answers by operation id and status, such as `get_table 200`."""
-    answers: dict[str, Any] = yaml.safe_load(RECORDED_ANSWERS.read_text(encoding="utf-8"))
+    answers: dict[str, Any] = msgspec.yaml.decode(RECORDED_ANSWERS.read_bytes())
     return answers
 
 
@@ -171,6 +170,12 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": _CONTRACT["answers"][status], "model": ProblemModel} for status in statuses}
 
 
+ROUTE_SETTINGS: Final[dict[str, Any]] = {
+    "generate_unique_id_function": lambda route: route.name,  # the name of the route's function
+    "strict_content_type": False,  # a body without a content type counts as JSON, as at the change endpoints
+}
+
+
 class GatewayApp(FastAPI):
     """FastAPI with a contract that describes every answer as it is sent, for people and for client generators.
 
@@ -192,13 +197,12 @@ class GatewayApp(FastAPI):
             openapi_tags=_CONTRACT["tags"],
             redirect_slashes=False,
             separate_input_output_schemas=False,
-            generate_unique_id_function=lambda route: route.name,  # the name of the route's function
-            strict_content_type=False,  # a body without a content type counts as JSON, as at the change endpoints
             openapi_url=None,
             docs_url=None,  # FastAPI's pages load scripts from other servers
             redoc_url=None,
             # FastAPI's telemetry looks for a collector at every request: 13 % of a small request.
             telemetry={"tracing": False, "metrics": False, "logs": False},
+            **ROUTE_SETTINGS,
             **settings,
         )
 

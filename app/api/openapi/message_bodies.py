@@ -7,15 +7,15 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
+import msgspec
 
 from app.api.schemas.changes import PlainRow
 from app.api.server.request_parameters import ARROW_STREAM, AVRO
 
 COMPONENTS: Final = "#/components/schemas/"
 
-_MESSAGES: Final[dict[str, dict[str, Any]]] = yaml.safe_load(
-    Path(__file__).with_name("messages.yaml").read_text(encoding="utf-8")
+_MESSAGES: Final[dict[str, dict[str, Any]]] = msgspec.yaml.decode(
+    Path(__file__).with_name("messages.yaml").read_bytes()
 )
 _STREAM: Final = {
     "schema": {
