@@ -19,14 +19,14 @@ def test_every_suite_has_tests_and_code() -> None:
 @pytest.mark.parametrize(
     ("changed", "concerned"),
     [
-        (["app/bridge/log.py"], {"tests/api/objects", "tests/bridge"}),
-        (["app/verify/codes.py"], {"tests/verify"}),
+        (["app/bridge/log.py"], {"tests/api/objects", "tests/bridge", "tests/packaging"}),
+        (["app/verify/codes.py"], {"tests/packaging", "tests/verify"}),
         (
             ["app/mirror/target.py"],
-            {"tests/emulator", "tests/mirror", "tests/spark/mirror", "tests/spark/processes/mirror"},
+            {"tests/emulator", "tests/mirror", "tests/packaging", "tests/spark/mirror", "tests/spark/processes/mirror"},
         ),
         (["tests/sdk/toolchains.py"], {"tests/sdk"}),
-        (["README.md", "app/cli/main.py"], set()),
+        (["README.md", "tests/api/calls.py"], set()),
         (["pyproject.toml"], set(SUITES)),
         (None, set(SUITES)),
     ],

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -186,6 +186,7 @@ class GatewayApp(FastAPI):
     """The application in front of the framework; `create_app` sets it."""
     gateway: Gateway
     """The parts of the process while it runs."""
+    _contract: ClassVar[dict[str, Any] | None] = None
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(
@@ -220,10 +221,10 @@ class GatewayApp(FastAPI):
         return outermost.app
 
     def openapi(self) -> dict[str, Any]:
-        """Return the completed contract, built at the first call."""
-        if self.openapi_schema is None:
-            self.openapi_schema = _complete(super().openapi())
-        return self.openapi_schema
+        """Return the completed contract, the same of each application. The first call builds it."""
+        if GatewayApp._contract is None:
+            GatewayApp._contract = _complete(super().openapi())
+        return GatewayApp._contract
 
 
 def _complete(contract: dict[str, Any]) -> dict[str, Any]:

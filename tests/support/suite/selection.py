@@ -1,8 +1,8 @@
 """Which tests a run collects: `pytest --suites gateway`, `changed`, `all` or `real`.
 
 Most tests are about the gateway, and `make test` runs them. The suites of `SUITES` are about what surrounds it
-(senders, bridges, the Delta mirror, `verify`), or look for rare faults for a long time. CI runs a suite when what it is
-about has changed.
+(senders, bridges, the Delta mirror, `verify`, packages), or look for rare faults for a long time. CI runs a suite when
+what it is about has changed.
 """
 
 import os
@@ -44,6 +44,7 @@ SUITES: Final = {
     "tests/memory": GATEWAY_CODE,
     "tests/mirror": MIRROR_CODE,
     "tests/overload": ("app/api/", "app/ingest/"),
+    "tests/packaging": ("app/", "clients/", "requirements/", "spark_jobs/"),
     "tests/protocol": ("app/landing/", "docs/contribute/publication-protocol.md", "spark_jobs/"),
     "tests/sdk": (
         *GATEWAY_CODE,
