@@ -1,0 +1,1 @@
+"""Requests that Schemathesis makes from the contract, valid and invalid ones."""
