@@ -44,7 +44,7 @@ from app.staging.batches.batch import Receipt, StagingRequest
 from app.staging.batches.stage_transaction import Outcome, encode_blocks, stage_requests
 from app.staging.batches.staged_blocks import TransactionId, current_transaction_id, is_committed, record_trace
 from app.staging.connection.database import answer_within, error_for_caller, watched_pool
-from app.staging.connection.raw_sql import PersistentConnection, driver_rows
+from app.staging.connection.raw_sql import PersistentConnection, driver_rows, while_it_answers
 from app.staging.tables.events import record_event
 from app.staging.writer.request_queue import Query, RequestQueue, UnreadRequest, WaitingRequest, parts_of
 from mirrorgate.errors import Code, MirrorgateError, TemporarilyUnavailable
@@ -135,6 +135,8 @@ class GroupTransaction:
     engine: sa.Engine
     connection: PersistentConnection
     staged: threading.Event
+    meanwhile: Callable[[], None]
+    """Work for the time in which Postgres commits."""
 
     def stage(self, group: Sequence[WaitingRequest]) -> bool:
         """Stage a group in one transaction; return true if there was anything to commit.
@@ -164,7 +166,9 @@ class GroupTransaction:
                     log.warning(
                         "changes_missing", table=str(table.name), changes=changes, remedy="Load the table again."
                     )
-                self._commit(transaction, staged.transaction or current_transaction_id(connection))
+                known = staged.transaction or current_transaction_id(connection)
+                while_it_answers(connection, self.meanwhile)
+                self._commit(transaction, known)
                 self.staged.set()
             return staged.outcomes
 
@@ -205,8 +209,10 @@ class GroupCommit:
     ) -> None:
         """Create the thread. `watch` is called with the writer's state several times within each deadline."""
         self._connection = PersistentConnection(engine)
-        self._transaction = GroupTransaction(engine, self._connection, staged or threading.Event())
         self._queue = RequestQueue()
+        self._transaction = GroupTransaction(
+            engine, self._connection, staged or threading.Event(), self._queue.read_some
+        )
         self._deadline = deadline_seconds
         self._watch = watch
         self._record = WriterRecord()

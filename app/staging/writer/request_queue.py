@@ -9,7 +9,7 @@ A group that fails because of one of its requests is split and staged in parts (
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, Self, TypeAlias
@@ -176,10 +176,20 @@ class RequestQueue:
         """Read the requests that wait for it, up to MAX_BYTES_TOGETHER at a time. A closed queue keeps what is read."""
         with self._condition:
             waiting, self._unread = self._unread, deque()
-        for together in _by_bytes(waiting):
-            read = together[0].read(together)
-            with self._condition:
-                self._requests.extend(read)
+        while waiting:
+            self._read(_first_part(waiting) or [waiting.popleft()])
+
+    def read_some(self) -> None:
+        """Read the first of the requests that wait for it, up to MAX_BYTES_TOGETHER. A longer body keeps waiting."""
+        with self._condition:
+            part = _first_part(self._unread)
+        if part:
+            self._read(part)
+
+    def _read(self, together: Sequence[UnreadRequest]) -> None:
+        read = together[0].read(together)
+        with self._condition:
+            self._requests.extend(read)
 
     def take_group(self) -> list[WaitingRequest]:
         """Take the waiting requests in order, up to the limits of a group.
@@ -221,15 +231,11 @@ class RequestQueue:
             raise TemporarilyUnavailable(Code.SHUTTING_DOWN, "this API process is stopping")
 
 
-def _by_bytes(waiting: deque[UnreadRequest]) -> Iterator[Sequence[UnreadRequest]]:
-    """Cut what waits into parts of at most MAX_BYTES_TOGETHER, or of one longer body."""
+def _first_part(waiting: deque[UnreadRequest]) -> list[UnreadRequest]:
+    """Take the first requests whose bodies have at most MAX_BYTES_TOGETHER; none if the first body is longer."""
     part: list[UnreadRequest] = []
-    size = 0
-    for request in waiting:
-        size += request.size
-        if part and size > MAX_BYTES_TOGETHER:
-            yield part
-            part, size = [], request.size
-        part.append(request)
-    if part:
-        yield part
+    room = MAX_BYTES_TOGETHER
+    while waiting and waiting[0].size <= room:
+        room -= waiting[0].size
+        part.append(waiting.popleft())
+    return part

@@ -1,7 +1,9 @@
 """Group commit: dense sequences in commit order, whole requests, one block for all that wait together."""
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from threading import Event
 
 import pytest
@@ -217,3 +219,60 @@ def test_the_groups_are_cut_at_the_caps(engine: sa.Engine, monkeypatch: pytest.M
         ([1, 2],),
         ([1],),
     ]
+
+
+@dataclass
+class Unread:
+    """A request of one batch; `read` calls `on_read` first."""
+
+    batch: Batch
+    on_read: Callable[[], object]
+    size: int = 10
+    waiter: "Future[list[Receipt]]" = field(default_factory=Future)
+    submitted_at: float = field(default_factory=time.monotonic)
+
+    def read(self, together: Sequence["Unread"]) -> list[WaitingRequest]:
+        for request in together:
+            request.on_read()
+        return [WaitingRequest(StagingRequest([request.batch]), request.waiter) for request in together]
+
+
+@pytest.fixture
+def waiting_commit(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """Give the connection whose lock each COMMIT of a block waits for."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql("SELECT pg_advisory_lock(7)")
+        connection.exec_driver_sql(
+            "CREATE FUNCTION wait_for_lock() RETURNS trigger LANGUAGE plpgsql AS "
+            "'BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN NULL; END'"
+        )
+        connection.exec_driver_sql(
+            "CREATE CONSTRAINT TRIGGER wait_for_lock AFTER INSERT ON mirrorgate.staged_blocks "
+            "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION wait_for_lock()"
+        )
+        yield connection
+
+
+def test_requests_that_arrive_before_a_commit_are_read_while_it_waits(
+    engine: sa.Engine, waiting_commit: sa.Connection
+) -> None:
+    table = registered(engine, "t", IDS)
+    second = Unread(batch(table, 2), lambda: waiting_commit.exec_driver_sql("SELECT pg_advisory_unlock(7)"))
+    with running_writer(engine) as writer:
+        first = Unread(batch(table, 1), lambda: writer.read_and_stage([second]))
+        writer.read_and_stage([first])
+        assert [sequences(request.waiter.result(timeout=30)) for request in (first, second)] == [[1], [2]]
+
+
+def test_a_long_body_is_read_between_two_groups_and_not_during_a_commit(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = registered(engine, "t", IDS)
+    monkeypatch.setattr("app.staging.writer.request_queue.MAX_BYTES_TOGETHER", 10)
+    committed: list[bool] = []
+    second = Unread(batch(table, 2), lambda: committed.append(first.waiter.done()), size=11)
+    with running_writer(engine) as writer:
+        first = Unread(batch(table, 1), lambda: writer.read_and_stage([second]))
+        writer.read_and_stage([first])
+        assert [sequences(request.waiter.result(timeout=30)) for request in (first, second)] == [[1], [2]]
+    assert committed == [True]
