@@ -174,7 +174,9 @@ def test_an_interruption_stops_the_gateway_and_deletes_the_database(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     report = tmp_path / "report.md"
     command = [sys.executable, "-m", "tools.conformance", "--workspace", WORKSPACE, "--yes", "--report", str(report)]
+    inherited = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests that run under nohup ignore it
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
+        signal.signal(signal.SIGHUP, inherited)
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith("Start a gateway"):
