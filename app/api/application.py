@@ -28,18 +28,21 @@ _CHECKED: Final = [*_TYPED, Depends(require_known_query)]
 _API: Final = APIRouter(**ROUTE_SETTINGS)
 """The routes in the order of the contract. Applications share them, because FastAPI takes 0.1 s to prepare them."""
 _API.include_router(changes.router)
-_API.include_router(changes.producers_router, dependencies=_CHECKED)
-_API.include_router(tables.router, dependencies=_CHECKED)
-_API.include_router(tables.mirror_router, dependencies=_CHECKED)
-_API.include_router(table_operations.router, dependencies=_CHECKED)
-_API.include_router(loads.router, dependencies=_CHECKED)
-_API.include_router(loads.checks_router, dependencies=_CHECKED)
-_API.include_router(dead_letters.router, dependencies=_CHECKED)
-_API.include_router(layouts.router, dependencies=_CHECKED)
-_API.include_router(keys.router, dependencies=_CHECKED)
-_API.include_router(keys.audit_router, dependencies=_CHECKED)
-_API.include_router(probes.router, dependencies=_TYPED)  # a probe, a scraper or a browser may add parameters
-_API.include_router(document.router, dependencies=_TYPED)
+for _router in (
+    changes.producers_router,
+    tables.router,
+    tables.mirror_router,
+    table_operations.router,
+    loads.router,
+    loads.checks_router,
+    dead_letters.router,
+    layouts.router,
+    keys.router,
+    keys.audit_router,
+):
+    _API.include_router(_router, dependencies=_CHECKED)
+for _router in (probes.router, document.router):  # a probe, a scraper or a browser may add parameters
+    _API.include_router(_router, dependencies=_TYPED)
 
 
 def create_app(settings: Settings | None = None, *, in_front: bool = True) -> GatewayApp:

@@ -1,9 +1,9 @@
 """Read bodies on the columnar path: short ones in the staging thread, long ones in the reader thread beside it.
 
-`ColumnarReader` leaves short bodies unread until their transaction, and those that wait together are read together. A
-long one is read while another transaction runs. Two bodies that share an interpreter take longer in parallel than in
-sequence, and more memory (docs/contribute/decisions/0035). Invariant: nothing here waits for Postgres, so no body holds
-up the others.
+`ColumnarReader` leaves short bodies unread until their transaction, or until the one before it commits, and those that
+wait together are read together. A long one is read while another transaction runs. Two bodies that share an interpreter
+take longer in parallel than in sequence, and more memory (docs/contribute/decisions/0035). Invariant: nothing here
+waits for Postgres, so no body holds up the others.
 
 `LoopBridge` hands requests from the event loop to threads, and results back, several at a time.
 """

@@ -78,7 +78,7 @@ def choose_account(postgres_folder: Path) -> PostgresAccount:
 
     An existing folder keeps its owner. Raises Misconfigured `postgres_failed` if this process may not become its owner.
 
-    Postgres does not run as root. Started by root, Mirrorgate runs it as the account `nobody` with a single capability:
+    Postgres does not run as root. If root starts Mirrorgate, the server has the account `nobody` with one capability:
     to pass through folders that only root may enter. So neither the data directory nor the installation has to be
     opened to other accounts.
     """

@@ -1,9 +1,9 @@
 """Group commit: requests that arrive while a transaction runs share the next one (decision 0001).
 
 One thread with its own connection reads the short bodies that wait, takes all waiting requests, locks their tables in
-one order, takes the sequences, inserts one staged block per table and commits once. A request is staged as a whole or
-not at all, and gets its receipts only after COMMIT. If the answer to COMMIT is lost, the database is asked for the
-outcome before any request gets one.
+one order, takes the sequences, inserts one staged block per table and commits once. While Postgres commits, the thread
+reads short bodies that have arrived since. A request is staged as a whole or not at all, and gets its receipts only
+after COMMIT. If the answer to COMMIT is lost, the database is asked for the outcome before any request gets one.
 
 A bad request does not fail the others: a group that fails because of something in it is split and staged in parts. No
 request waits forever for Postgres: one that has waited too long for its transaction is rejected, and a transaction that
