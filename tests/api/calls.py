@@ -1,5 +1,7 @@
 """Calls to the gateway that many tests share."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, Self
 
 import httpx
@@ -7,6 +9,8 @@ import sqlalchemy as sa
 
 from app.domain.model.projection import AuditColumns
 from app.domain.model.table_options import DEFAULT_OPTIONS
+from app.settings import Settings
+from tests.support.http.server import served
 
 ADMIN_KEY: Final = "mg_0000000000000001_" + "a-secret-only-for-tests-of-the-api"
 MAX_BODY_BYTES: Final = 100_000
@@ -55,6 +59,14 @@ class Gateway(httpx.Client):
     def status(self, table: str) -> dict[str, Any]:
         status: dict[str, Any] = self.get(f"/v1/tables/{table}").raise_for_status().json()
         return status
+
+
+@contextmanager
+def own_gateway(database_url: str, *, in_front: bool = True, **settings: Any) -> Iterator[Gateway]:
+    """Run an app of its own for a test with these settings; yield a client with the admin key."""
+    given = Settings.model_validate({"database_url": database_url, "admin_key": ADMIN_KEY, **settings})
+    with served(given, in_front=in_front) as address, Gateway.at(address, ADMIN_KEY) as client:
+        yield client
 
 
 def insert(table: str, **after: Any) -> dict[str, Any]:

@@ -7,15 +7,11 @@ from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
-from pydantic import SecretStr
 
-from app.api import application
 from app.local.embedded import PrivatePostgres
-from app.settings import Settings
 from app.staging.connection.database import open_engine
-from tests.api.calls import ADMIN_KEY, MAX_BODY_BYTES, Gateway
+from tests.api.calls import ADMIN_KEY, MAX_BODY_BYTES, Gateway, own_gateway
 from tests.api.commands import Terminal
-from tests.support.http.server import served
 from tests.support.postgres import sql
 from tests.support.postgres.databases import clear, create_database, database_in
 
@@ -36,17 +32,12 @@ def api_database(postgres: PrivatePostgres, template_database: str) -> str:
 @pytest.fixture(scope="session")
 def api_address(api_database: str) -> Iterator[str]:
     """Run one app for all tests. Its logs are tested where a separate process writes them."""
-    settings = Settings(
-        database_url=SecretStr(api_database),
-        admin_key=SecretStr(ADMIN_KEY),
-        mask_secret=SecretStr("a mask secret only for tests of the api"),
-        signing_key=SecretStr("a-signing-key-only-for-tests-of-the-api"),
-        max_body_bytes=MAX_BODY_BYTES,
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(application, "configure_logging", lambda _: None)
-        with served(settings) as address:
-            yield address
+    secrets = {
+        "mask_secret": "a mask secret only for tests of the api",
+        "signing_key": "a-signing-key-only-for-tests-of-the-api",
+    }
+    with own_gateway(api_database, max_body_bytes=MAX_BODY_BYTES, **secrets) as gateway:
+        yield gateway.address
 
 
 @pytest.fixture(scope="session")

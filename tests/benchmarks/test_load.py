@@ -107,7 +107,7 @@ def test_the_gateway_accepts_every_workload(name: str, database_url: str) -> Non
     own = {"database_url": database_url, "admin_key": KEY, "mask_secret": MASK_SECRET}
     settings = Settings.model_validate(own)
     workload = find_workload(name)
-    with served(settings) as url, GatewayClient(url, KEY) as client:
+    with served(settings, configures_logging=True) as url, GatewayClient(url, KEY) as client:
         Api(url, 0, client).prepare(workload)
         headers = {"Authorization": f"Bearer {KEY}", "Content-Type": workload.media_type}
         answer = httpx.post(f"{url}{workload.path}", content=workload.body(1), headers=headers, timeout=60)

@@ -6,13 +6,9 @@ from typing import Any
 
 import httpx
 import pytest
-from pydantic import SecretStr
 
-from app.api import application
-from app.settings import Settings
-from tests.api.calls import ADMIN_KEY, Gateway
+from tests.api.calls import Gateway, own_gateway
 from tests.contract.reading import Example, Operation, examples, load_contract, operations, resolved, validator
-from tests.support.http.server import served
 
 CONTRACT = load_contract()
 FIRST = ["create_key", "register_table", "post_arcion_changes", "post_replicate_changes", "post_debezium_changes"]
@@ -32,10 +28,8 @@ REJECTED = {"repair_file": "unknown_file", "release_table": "wrong_table_state"}
 
 
 @pytest.fixture
-def gateway(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
-    settings = Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))
-    with served(settings) as address, Gateway.at(address, ADMIN_KEY) as client:
+def gateway(database_url: str) -> Iterator[Gateway]:
+    with own_gateway(database_url) as client:
         yield client
 
 

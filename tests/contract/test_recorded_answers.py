@@ -1,6 +1,5 @@
 """The contract shows for each call an answer that a real gateway gave. `MIRRORGATE_RECORD=1` records them again."""
 
-import io
 import json
 import os
 from collections.abc import Iterator
@@ -12,25 +11,23 @@ import pytest
 import sqlalchemy as sa
 import yaml
 from deltalake import write_deltalake
-from pydantic import SecretStr
 
-from app.api import application
 from app.api.openapi.document import RECORDED_ANSWERS
 from app.api.operations import table_operations as loads
-from app.settings import Settings
 from app.staging.mirror import store_reports
 from app.staging.tables.registry import quarantine_table
-from tests.api.calls import ADMIN_KEY, Gateway, insert
+from tests.api.calls import Gateway, insert, own_gateway
 from tests.contract.reading import examples, load_contract, operations, validator
 from tests.support.gateway_parts import current
-from tests.support.http.server import served
 from tests.support.mirror_reports import report_of
 from tests.support.postgres.ledger import Owned, claim_by, publish_all
+from tests.support.samples.arrow_streams import stream
 
 TABLE: Final = "tpch.nation"
 COLUMNS: Final = {"n_nationkey": "int32", "n_name": "string"}
 OPTIONS: Final = {"row_images": "on", "dead_letters": "accept", "seed_file": False}
 AT: Final = {"generation": 1}
+ROWS: Final = pa.table({"n_nationkey": pa.array([7], pa.int32()), "n_name": ["GERMANY"]})
 SECRETS: Final = {"key": "mg_5f1c2d3e4a5b6c7d_<secret>", "signing_secret": "<signing secret>"}
 """A recorded answer shows these instead of secrets."""
 
@@ -64,14 +61,6 @@ class Recorder:
         return found
 
 
-def arrow_stream() -> bytes:
-    stream = io.BytesIO()
-    rows = pa.table({"n_nationkey": pa.array([7], pa.int32()), "n_name": ["GERMANY"]})
-    with pa.ipc.new_stream(stream, rows.schema) as writer:
-        writer.write_table(rows)
-    return stream.getvalue()
-
-
 def register(gateway: Gateway, name: str, **options: Any) -> str:
     gateway.register(name, COLUMNS, ["n_nationkey"], **(OPTIONS | options)).raise_for_status()
     return name
@@ -97,7 +86,7 @@ def record_changes(recorder: Recorder) -> None:
         recorder.call(f"post_{name}", 200, query=query | {"dry_run": "true"})
         recorder.call(f"post_{name}", 202, query=query)
     arrow: dict[str, Any] = {
-        "content": arrow_stream(),
+        "content": stream(ROWS),
         "headers": {"Content-Type": "application/vnd.apache.arrow.stream"},
     }
     arrow["headers"] |= {
@@ -117,7 +106,7 @@ def record_state(recorder: Recorder, engine: sa.Engine, target: Path) -> None:
     publish(engine, TABLE)
     store_reports(engine, [report_of(engine, current(engine, TABLE))])
     path = target.joinpath(*TABLE.split("."))
-    write_deltalake(str(path), pa.table({"n_nationkey": pa.array([7], pa.int32()), "n_name": ["GERMANY"]}))
+    write_deltalake(str(path), ROWS)
     recorder.call("get_batch", 200, generation=1, sequence=1)
     for name in ("list_tables", "get_table", "list_table_files", "get_table_mirror", "list_table_rows"):
         recorder.call(name, 200)
@@ -148,7 +137,6 @@ def record_loads(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loads.LoadOperation.complete, "__kwdefaults__", {"seconds": 0.0})
     recorder.call("complete_load", 202, load=load)
     monkeypatch.undo()
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
     recorder.call("complete_load", 200, load=load)
     recorder.call("abort_load", 200, load=recorder.call("begin_load", 201, json={"mode": "append"})["load"])
 
@@ -192,30 +180,18 @@ def shape(value: Any) -> Any:
     return [shape(value[0])] if isinstance(value, list) and value else None
 
 
-@pytest.fixture
-def target(tmp_path: Path) -> Path:
-    return tmp_path / "mirror"
-
-
-@pytest.fixture
-def gateway(database_url: str, target: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
-    settings = Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY), mirror_target=str(target))
-    with served(settings) as address, Gateway.at(address, ADMIN_KEY) as client:
-        yield client
-
-
 def test_the_answers_of_the_contract_are_those_of_a_real_gateway(
-    gateway: Gateway, engine: sa.Engine, target: Path, monkeypatch: pytest.MonkeyPatch
+    database_url: str, engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorder = Recorder(gateway)
-    record_keys(recorder)
-    record_changes(recorder)
-    record_state(recorder, engine, target)
-    record_dead_letters(recorder)
-    record_loads(recorder, monkeypatch)
-    record_operations(recorder, engine)
-    record_the_rest(recorder)
+    with own_gateway(database_url, mirror_target=str(tmp_path)) as gateway:
+        recorder = Recorder(gateway)
+        record_keys(recorder)
+        record_changes(recorder)
+        record_state(recorder, engine, tmp_path)
+        record_dead_letters(recorder)
+        record_loads(recorder, monkeypatch)
+        record_operations(recorder, engine)
+        record_the_rest(recorder)
     answers = recorder.answers
     if os.environ.get("MIRRORGATE_RECORD"):
         written = yaml.safe_dump(answers, sort_keys=True, allow_unicode=True, width=110)

@@ -11,9 +11,8 @@ from typing import Any
 import jwt
 import pytest
 import structlog
-from pydantic import SecretStr, ValidationError
+from pydantic import ValidationError
 
-from app.api import application
 from app.api.auth.oidc import (
     KEYS_SECONDS,
     LEEWAY_SECONDS,
@@ -26,9 +25,8 @@ from app.api.auth.oidc import (
 from app.domain.access.rights import Grant, Right
 from app.settings import Settings
 from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
-from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
+from tests.api.calls import ADMIN_KEY, Gateway, insert, own_gateway, problem
 from tests.support.http.issuer import AUDIENCE, DISCOVERY, KEYS, Issuer, issuing
-from tests.support.http.server import served
 from tests.support.rejections import rejected
 from tests.support.waiting import Clock, wait_until
 
@@ -46,24 +44,16 @@ def issuer() -> Iterator[Issuer]:
         yield issuer
 
 
-def settings_for(issuer: Issuer, **more: Any) -> Settings:
-    return Settings.model_validate(
-        {"oidc_issuer": issuer.url, "oidc_audience": AUDIENCE, "oidc_rights": json.dumps(RIGHTS), **more}
-    )
-
-
 @pytest.fixture
-def address(issuer: Issuer, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def address(issuer: Issuer, database_url: str) -> Iterator[str]:
     """Give an API that takes this issuer's tokens, with the tables sales.orders and hr.people."""
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
-    settings = settings_for(issuer, database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))
-    with served(settings) as address:
-        with Gateway.at(address, ADMIN_KEY) as admin:
-            for table in ("sales.orders", "hr.people"):
-                admin.register(table, {"id": "int64"}, ["id"]).raise_for_status()
-        with Gateway.at(address, issuer.token("one", [])) as client:
+    trusted = {"oidc_issuer": issuer.url, "oidc_audience": AUDIENCE, "oidc_rights": RIGHTS}
+    with own_gateway(database_url, **trusted) as admin:
+        for table in ("sales.orders", "hr.people"):
+            admin.register(table, {"id": "int64"}, ["id"]).raise_for_status()
+        with Gateway.at(admin.address, issuer.token("one", [])) as client:
             wait_until(lambda: client.get("/v1/keys").status_code == 403, within=30, what="the issuer's keys are read")
-        yield address
+        yield admin.address
 
 
 def test_a_token_may_do_what_its_roles_grant_with_their_tables_and_nothing_else(issuer: Issuer, address: str) -> None:

@@ -5,14 +5,10 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from pydantic import SecretStr
 
-from app.api import application
-from app.settings import Settings
-from tests.api.calls import ADMIN_KEY, Gateway
+from tests.api.calls import Gateway, own_gateway
 from tests.api.console.conftest import SignIn
 from tests.api.console.plain_browser import Browser, signed_in
-from tests.support.http.server import served
 
 PATH = "/console/doctor"
 
@@ -25,11 +21,9 @@ def zone(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def browser(gateway: Gateway, api_database: str, zone: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Browser]:
+def browser(gateway: Gateway, api_database: str, zone: Path) -> Iterator[Browser]:
     """Give a signed-in administrator of a gateway that has a landing zone."""
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
-    settings = Settings(database_url=SecretStr(api_database), admin_key=SecretStr(ADMIN_KEY), landing_zone=str(zone))
-    with served(settings) as address, signed_in(address) as made:
+    with own_gateway(api_database, landing_zone=str(zone)) as own, signed_in(own.address) as made:
         yield made
 
 

@@ -8,14 +8,10 @@ from typing import Any
 import httpx
 import pytest
 from fastapi.routing import APIRoute
-from pydantic import SecretStr
 
-from app.api import application
 from app.api.changes.endpoints import ENDPOINTS
 from app.api.routes import changes as change_routes
-from app.settings import Settings
-from tests.api.calls import ADMIN_KEY, Gateway, insert
-from tests.support.http.server import served
+from tests.api.calls import ADMIN_KEY, Gateway, insert, own_gateway
 
 ARCION, REPLICATE, ROWS, ARROW = (f"/v1/changes/{name}" for name in ("arcion", "replicate", "rows", "arrow"))
 JSON = {"Content-Type": "application/json"}
@@ -99,17 +95,12 @@ REQUESTS: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module")
 def entries(api_database: str) -> Iterator[list[Gateway]]:
     """Give clients of two gateways on one database: in front of the framework, and through it."""
-    settings = Settings(database_url=SecretStr(api_database), admin_key=SecretStr(ADMIN_KEY), max_body_bytes=5_000)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(application, "configure_logging", lambda _: None)
-        with (
-            served(settings) as front,
-            served(settings, in_front=False) as framework,
-            Gateway.at(front, ADMIN_KEY) as first,
-            Gateway.at(framework, ADMIN_KEY) as second,
-        ):
-            first.register("t", {"id": "int64"}, ["id"])
-            yield [first, second]
+    with (
+        own_gateway(api_database, max_body_bytes=5_000) as first,
+        own_gateway(api_database, max_body_bytes=5_000, in_front=False) as second,
+    ):
+        first.register("t", {"id": "int64"}, ["id"])
+        yield [first, second]
 
 
 def comparable(answer: httpx.Response) -> tuple[int, list[tuple[str, str]], Any]:

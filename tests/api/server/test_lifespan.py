@@ -1,18 +1,14 @@
 """The lifespan of the API starts every thread of its own, and leaves none behind."""
 
 import threading
-from collections.abc import Iterator
 
-import httpx
 import pytest
 from pydantic import SecretStr
 
-from app.api import application
 from app.api.auth.oidc import IssuerKeys, OidcVerifier
 from app.api.lifespan import running_gateway
 from app.settings import Settings
-from tests.api.calls import ADMIN_KEY, Gateway, insert
-from tests.support.http.server import served
+from tests.api.calls import insert, own_gateway
 
 OWN_THREADS = (
     "audit-writer",
@@ -33,19 +29,18 @@ def threads() -> set[threading.Thread]:
 
 
 @pytest.fixture
-def settings(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
-    yield Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))
+def settings(database_url: str) -> Settings:
+    return Settings(database_url=SecretStr(database_url))
 
 
-def test_no_thread_is_left_after_the_api_has_stopped(settings: Settings) -> None:
+def test_no_thread_is_left_after_the_api_has_stopped(database_url: str) -> None:
     before = {*threading.enumerate()}
-    with served(settings) as address, Gateway.at(address, ADMIN_KEY) as gateway:
+    with own_gateway(database_url) as gateway:
         gateway.register("t", {"id": "int64", "note": "string"}, ["id"]).raise_for_status()
         large = [insert("t", id=str(number), note="x" * 100) for number in range(500)]
         assert gateway.arcion(*large).status_code == 202  # read by the thread for large bodies
         assert gateway.get("/readyz").status_code == 200
-        assert httpx.get(f"{address}/statusz", trust_env=False).status_code in {200, 503}
+        assert gateway.get("/statusz").status_code in {200, 503}
         assert len({thread.name for thread in threads() - before}) >= 7
     left = {thread.name for thread in {*threading.enumerate()} - before if thread.is_alive()}
     assert not {name for name in left if not name.startswith(("AnyIO", "asyncio"))}, left

@@ -5,18 +5,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from pydantic import SecretStr
 
-from app.api import application
 from app.api.routes import probes as probe_routes
-from app.settings import Settings
-from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
-from tests.support.http.server import served
+from tests.api.calls import Gateway, insert, own_gateway, problem
 from tests.support.postgres.swallowing_proxy import SwallowingProxy, swallowing_proxy
 from tests.support.waiting import wait_until
-
-SECONDS = 1.0
-"""Seconds that the gateway waits for Postgres, by its settings."""
 
 
 @pytest.fixture
@@ -27,12 +20,10 @@ def proxy(database_url: str) -> Iterator[SwallowingProxy]:
 
 @pytest.fixture
 def gateway(proxy: SwallowingProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
-    settings = Settings(database_url=SecretStr(proxy.url), admin_key=SecretStr(ADMIN_KEY), database_seconds=SECONDS)
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
     monkeypatch.setattr("app.staging.connection.database._PING_SECONDS", 0.3)
     monkeypatch.setattr("app.staging.connection.notifications._SILENCE_SECONDS", 0.5)
     monkeypatch.setattr(probe_routes, "ANSWER_SECONDS", 0.3)
-    with served(settings) as address, Gateway.at(address, ADMIN_KEY) as client:
+    with own_gateway(proxy.url, database_seconds=1.0) as client:
         client.register("t", {"id": "int64"}).raise_for_status()
         client.arcion(insert("t", id="1")).raise_for_status()
         yield client

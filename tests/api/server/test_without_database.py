@@ -3,21 +3,14 @@
 from collections.abc import Iterator
 
 import pytest
-from pydantic import SecretStr
 
-from app.api import application
-from app.settings import Settings
-from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
-from tests.support.http.server import served
+from tests.api.calls import Gateway, insert, own_gateway, problem
 
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Gateway]:
-    settings = Settings(database_url=SecretStr("postgresql://nobody@127.0.0.1:1/none"), admin_key=SecretStr(ADMIN_KEY))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(application, "configure_logging", lambda _: None)
-        with served(settings) as address, Gateway.at(address, ADMIN_KEY) as client:
-            yield client
+    with own_gateway("postgresql://nobody@127.0.0.1:1/none") as client:
+        yield client
 
 
 def test_every_call_that_needs_the_database_is_unavailable_for_now(gateway: Gateway) -> None:

@@ -17,13 +17,12 @@ from deltalake import DeltaTable, write_deltalake
 from pydantic import SecretStr
 
 from app import extras, main
-from app.api import application
 from app.api import gateway as mirror_rows
 from app.mirror import typed_rows
 from app.settings import Settings
 from mirrorgate.errors import Misconfigured
-from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
-from tests.support.http.server import api_process, served, stopped
+from tests.api.calls import ADMIN_KEY, Gateway, insert, own_gateway, problem
+from tests.support.http.server import api_process, stopped
 
 PATH = "/v1/tables/sales.orders/rows"
 IDS = pa.schema([("id", pa.int64())])
@@ -35,11 +34,9 @@ def target(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def mirrored(database_url: str, target: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
+def mirrored(database_url: str, target: Path) -> Iterator[Gateway]:
     """Give a client of an API that knows the target of a mirror, with the table `sales.orders` registered."""
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
-    settings = Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY), mirror_target=str(target))
-    with served(settings) as address, Gateway.at(address, ADMIN_KEY) as client:
+    with own_gateway(database_url, mirror_target=str(target)) as client:
         client.register("sales.orders", {"id": "int64"}, ["id"]).raise_for_status()
         yield client
 

@@ -10,9 +10,7 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 from deltalake import write_deltalake
-from pydantic import SecretStr
 
-from app.api import application
 from app.api.routes import loads as source_checks
 from app.api.schemas.operations import (
     BucketDifferenceModel,
@@ -25,12 +23,10 @@ from app.cli.tables import check as comparison
 from app.domain.model.table_schema import Column, ColumnType
 from app.domain.source_checks import Dialect, SourceQueries
 from app.local.embedded import PrivatePostgres
-from app.settings import Settings
 from app.staging.connection.database import open_engine
 from mirrorgate.errors import MirrorgateError
-from tests.api.calls import ADMIN_KEY, Gateway, problem
+from tests.api.calls import Gateway, own_gateway, problem
 from tests.api.commands import Terminal
-from tests.support.http.server import served
 from tests.support.postgres import sql
 from tests.support.postgres.databases import create_database, database_in
 
@@ -147,13 +143,10 @@ def test_only_the_chosen_columns_count(orders: Gateway, source: sa.Engine, termi
 
 
 @pytest.fixture
-def mirrored(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Gateway, Path]]:
+def mirrored(database_url: str, tmp_path: Path) -> Iterator[tuple[Gateway, Path]]:
     """Give a gateway with a mirror's target, and the folder of its Delta tables of the schema `shop`."""
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
-    target = tmp_path / "mirror"
-    settings = Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY), mirror_target=str(target))
-    with served(settings) as address, Gateway.at(address, ADMIN_KEY) as client:
-        yield client, target / "shop"
+    with own_gateway(database_url, mirror_target=str(tmp_path)) as client:
+        yield client, tmp_path / "shop"
 
 
 def test_a_table_without_row_images_is_compared_with_its_delta_table(mirrored: tuple[Gateway, Path]) -> None:

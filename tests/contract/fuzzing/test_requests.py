@@ -15,16 +15,13 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 from deltalake import write_deltalake
-from pydantic import SecretStr
 
-from app.api import application
-from app.settings import Settings
 from app.staging.ledger.leases import renew_lease
 from app.staging.mirror import store_reports
-from tests.api.calls import ADMIN_KEY, Gateway
+from tests.api.calls import ADMIN_KEY, own_gateway
 from tests.support.gateway_parts import current
-from tests.support.http.server import served
 from tests.support.mirror_reports import report_of
+from tests.support.postgres import sql
 from tests.support.processes import REPOSITORY
 from tools.openapi import CONTRACT
 
@@ -39,19 +36,15 @@ each format send, and for the declaration of a table, which two operations take.
 
 
 @pytest.fixture
-def address(database_url: str, engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def address(database_url: str, engine: sa.Engine, tmp_path: Path) -> Iterator[str]:
     """Give a gateway that is ready, with the tables of the contract's examples, which are mirrored."""
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
-    with engine.begin() as connection:
-        renew_lease(connection, uuid4(), 3600)
+    sql.call(engine, renew_lease, uuid4(), 3600)
     target = tmp_path / "mirror"
-    settings = Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY), mirror_target=str(target))
-    with served(settings) as address:
-        with Gateway.at(address, ADMIN_KEY) as client:
-            client.register("tpch.nation", {"n_nationkey": "int32", "n_name": "string"}, ["n_nationkey"])
+    with own_gateway(database_url, mirror_target=str(target)) as client:
+        client.register("tpch.nation", {"n_nationkey": "int32", "n_name": "string"}, ["n_nationkey"])
         write_deltalake(str(target / "tpch" / "nation"), pa.table({"n_nationkey": [7], "n_name": ["GERMANY"]}))
         assert store_reports(engine, [report_of(engine, current(engine, "tpch.nation"))]) == 1
-        yield address
+        yield client.address
 
 
 def fuzz(address: str, folder: Path, *options: str, configuration: Path = CONFIGURATION) -> None:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 import uvicorn
 
-from app.api.application import create_app
+from app.api import application
 from app.api.server.http_protocol import BoundedHttpProtocol
 from app.settings import PREFIX, Settings
 from tests.support.processes import started
@@ -20,17 +20,23 @@ from tests.support.waiting import wait_until
 
 @contextmanager
 def served(
-    settings: Settings, *, port: int = 0, in_front: bool = True, send_buffer: int | None = None
+    settings: Settings,
+    *,
+    port: int = 0,
+    in_front: bool = True,
+    send_buffer: int | None = None,
+    configures_logging: bool = False,
 ) -> Iterator[str]:
     """Run the API in a thread, and yield its address. Without `in_front` the framework answers change requests too.
 
-    With `send_buffer` the kernel takes only about so many bytes of an answer that nobody reads.
+    With `send_buffer` the kernel takes only about so many bytes of an answer that nobody reads. The logging of this
+    process stays as it is, unless the API `configures_logging`.
     """
     with socket.create_server(("127.0.0.1", port)) as listener:
         if send_buffer is not None:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
         config = uvicorn.Config(
-            create_app(settings, in_front=in_front),
+            application.create_app(settings, in_front=in_front),
             http=BoundedHttpProtocol,
             ws="none",
             log_config=None,
@@ -40,9 +46,12 @@ def served(
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="api")
-        thread.start()
         try:
-            wait_until(lambda: server.started or not thread.is_alive(), within=30, what="the API serves")
+            with pytest.MonkeyPatch.context() as patch:
+                if not configures_logging:
+                    patch.setattr(application, "configure_logging", lambda _: None)
+                thread.start()
+                wait_until(lambda: server.started or not thread.is_alive(), within=30, what="the API serves")
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True

@@ -11,19 +11,16 @@ from typing import Final
 import psycopg
 import pytest
 import sqlalchemy as sa
-from pydantic import SecretStr
 
-from app.api import application
 from app.api.routes import probes
 from app.local.embedded import PrivatePostgres
-from app.settings import PREFIX, Settings
+from app.settings import PREFIX
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
 from app.staging.ledger.leases import give_up_lease
 from app.staging.tables.status import gateway_facts
 from spark_jobs.drain_cycle import DrainCycle
-from tests.api.calls import ADMIN_KEY, Gateway
-from tests.support.http.server import served
+from tests.api.calls import Gateway, own_gateway
 from tests.support.postgres import sql
 from tests.support.processes import started
 from tests.support.small_drain import publish_pending, small_drain
@@ -39,7 +36,6 @@ class Site:
     postgres: PrivatePostgres
     engine: sa.Engine
     zone: Path
-    address: str
     gateway: Gateway
     drains: ExitStack = field(default_factory=ExitStack)
     drain: DrainCycle | None = None
@@ -103,18 +99,9 @@ def running_site(folder: Path) -> Iterator[Site]:
         zone.mkdir()
         if has_own_disk():
             stack.enter_context(_mounted(zone))
-        patch = stack.enter_context(pytest.MonkeyPatch.context())
-        patch.setattr(application, "configure_logging", lambda _: None)
-        patch.setattr(probes, "CACHE_SECONDS", -1.0)
-        settings = Settings(
-            database_url=SecretStr(postgres.url),
-            admin_key=SecretStr(ADMIN_KEY),
-            landing_zone=str(zone),
-            min_free_bytes=2**20,
-        )
-        address = stack.enter_context(served(settings))
-        gateway = stack.enter_context(Gateway.at(address, ADMIN_KEY))
-        site = Site(postgres, engine, zone, address, gateway)
+        stack.enter_context(pytest.MonkeyPatch.context()).setattr(probes, "CACHE_SECONDS", -1.0)
+        gateway = stack.enter_context(own_gateway(postgres.url, landing_zone=str(zone), min_free_bytes=2**20))
+        site = Site(postgres, engine, zone, gateway)
         stack.callback(lambda: site.drains.close())
         site.start_drain()
         yield site

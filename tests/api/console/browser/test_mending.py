@@ -73,7 +73,7 @@ def site(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture
 def operator(chromium: Browser, site: Site) -> Iterator[Operator]:
     """Give an operator in front of a gateway in which all is well."""
-    with visiting(chromium, site.address) as visitor:
+    with visiting(chromium, site.gateway.address) as visitor:
         visitor.sign_in()
         someone = Operator(visitor, site)
         someone.sees_that_all_is_well()

@@ -5,13 +5,10 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 from playwright.sync_api import Browser
-from pydantic import SecretStr
 
-from app.api import application
-from app.settings import Settings
+from tests.api.calls import own_gateway
 from tests.api.console.browser.visitor import visiting
 from tests.support.http.issuer import AUDIENCE, CLIENT_ID, CLIENT_SECRET, Issuer, issuing
-from tests.support.http.server import served
 
 pytestmark = pytest.mark.slow
 
@@ -24,22 +21,18 @@ def issuer() -> Iterator[Issuer]:
 
 
 @pytest.fixture
-def address(issuer: Issuer, api_database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def address(issuer: Issuer, api_database: str) -> Iterator[str]:
     """Give a gateway at `localhost`: for a browser, the issuer at 127.0.0.1 is another site."""
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
-    settings = Settings.model_validate(
-        {
-            "database_url": SecretStr(api_database),
-            "oidc_issuer": issuer.url,
-            "oidc_audience": AUDIENCE,
-            "oidc_rights": {"operator": {"rights": ["admin"], "tables": ["*"]}},
-            "oidc_client_id": CLIENT_ID,
-            "oidc_client_secret": CLIENT_SECRET,
-            "oidc_redirect_url": "http://localhost/console/oidc/callback",
-        }
-    )
-    with served(settings) as served_at:
-        issuer.gateway = served_at.replace("127.0.0.1", "localhost")
+    settings = {
+        "oidc_issuer": issuer.url,
+        "oidc_audience": AUDIENCE,
+        "oidc_rights": {"operator": {"rights": ["admin"], "tables": ["*"]}},
+        "oidc_client_id": CLIENT_ID,
+        "oidc_client_secret": CLIENT_SECRET,
+        "oidc_redirect_url": "http://localhost/console/oidc/callback",
+    }
+    with own_gateway(api_database, **settings) as gateway:
+        issuer.gateway = gateway.address.replace("127.0.0.1", "localhost")
         yield issuer.gateway
 
 

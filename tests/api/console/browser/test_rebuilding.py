@@ -15,7 +15,7 @@ ORDERS = "/console/tables/sales.orders"
 @pytest.mark.thorough
 @pytest.mark.spark
 def test_a_key_and_a_type_are_changed_by_the_forms_alone(chromium: Browser, tmp_path: Path) -> None:
-    with running_site(tmp_path) as site, visiting(chromium, site.address) as visitor:
+    with running_site(tmp_path) as site, visiting(chromium, site.gateway.address) as visitor:
         columns = {"order_id": "int64", "region": "string", "total": "decimal(12,2)"}
         site.gateway.register("sales.orders", columns, ["order_id"], row_images="on").raise_for_status()
         rows = [{"order_id": number, "region": f"r{number % 3}", "total": "70000.50"} for number in range(200)]

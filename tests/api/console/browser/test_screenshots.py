@@ -132,7 +132,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
 def visitor(chromium: Browser, shown: Shown) -> Iterator[Visitor]:
     rights = {"name": "Dana Weber", "rights": ["admin"], "tables": ["*"]}
     key = done(shown.gateway.post("/v1/keys", json=rights)).json()["key"]
-    with visiting(chromium, shown.site.address) as visitor:
+    with visiting(chromium, shown.gateway.address) as visitor:
         visitor.sign_in(key)
         yield visitor
 

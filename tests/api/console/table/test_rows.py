@@ -6,30 +6,22 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from pydantic import SecretStr
 
-from app.api import application
-from app.settings import Settings
-from tests.api.calls import ADMIN_KEY, Gateway
+from tests.api.calls import Gateway, own_gateway
 from tests.api.console.conftest import SignIn
 from tests.api.console.plain_browser import Browser, check_markup, signed_in
-from tests.support.http.server import served
 
 ROWS = "/console/tables/sales.orders/rows"
 HOSTILE = "<script>alert(1)</script>\"'\n\u202eevil"
 
 
 @pytest.fixture
-def mirrored(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Browser]:
+def mirrored(database_url: str, tmp_path: Path) -> Iterator[Browser]:
     """Give a browser of a gateway with two tables, whose mirror is in `tmp_path`."""
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
-    settings = Settings(
-        database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY), mirror_target=str(tmp_path)
-    )
-    with served(settings) as address, Gateway.at(address, ADMIN_KEY) as client:
+    with own_gateway(database_url, mirror_target=str(tmp_path)) as client:
         for table in ("sales.orders", "sales.new"):
             client.register(table, {"id": "int64", "note": "string"}, ["id"]).raise_for_status()
-        with signed_in(address) as browser:
+        with signed_in(client.address) as browser:
             yield browser
 
 
