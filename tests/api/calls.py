@@ -53,8 +53,19 @@ class Gateway(httpx.Client):
         return self.post("/v1/changes/rows", json=list(rows), params={"table": table, **parameters})
 
     def csv_rows(self, table: str, text: str, **parameters: Any) -> httpx.Response:
-        headers = {"Content-Type": "text/csv"}
-        return self.post("/v1/changes/rows", content=text, params={"table": table, **parameters}, headers=headers)
+        return self.body("rows", text, "text/csv", table=table, **parameters)
+
+    def body(
+        self,
+        path: str,
+        content: Any,
+        media_type: str = "application/json",
+        headers: dict[str, str] | None = None,
+        **parameters: Any,
+    ) -> httpx.Response:
+        """POST a body as it is to `/v1/changes/<path>`."""
+        sent = {"Content-Type": media_type, **(headers or {})}
+        return self.post(f"/v1/changes/{path}", content=content, params=parameters, headers=sent)
 
     def status(self, table: str) -> dict[str, Any]:
         status: dict[str, Any] = self.get(f"/v1/tables/{table}").raise_for_status().json()

@@ -9,6 +9,7 @@ from mirrorgate.cli.main import app
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.api.conftest import ClientWith
 from tests.support.postgres import sql
+from tests.support.samples.messages import metadata
 from tests.support.waiting import wait_until
 
 COLUMNS = {"id": "int64"}
@@ -68,12 +69,8 @@ def test_a_table_outside_the_patterns_is_kept_whether_it_exists_or_not_and_a_mis
     problem(client.get("/v1/tables/hr.people"), 404, "unknown_table")
     problem(client.arcion(insert("hr.people", id="1")), 404, "unknown_table")
     problem(client.arcion(insert("sales.nobody", id="1")), 404, "unknown_table")
-    csv = {"table": "hr.people", "mode": "snapshot", "columns": "id"}
-    problem(
-        client.post("/v1/changes/arcion", content="1\r\n", params=csv, headers={"Content-Type": "text/csv"}),
-        404,
-        "unknown_table",
-    )
+    snapshot = {"table": "hr.people", "mode": "snapshot", "columns": "id"}
+    problem(client.body("arcion", "1\r\n", "text/csv", **snapshot), 404, "unknown_table")
     found = rejections(gateway, 3, subject=key_of(client))
     assert {(event["action"], event["table"], event["times"]) for event in found} == {
         ("GET /v1/tables/{table}", "hr.people", 1),
@@ -82,35 +79,17 @@ def test_a_table_outside_the_patterns_is_kept_whether_it_exists_or_not_and_a_mis
 
 
 def test_a_metadata_message_without_its_right_or_outside_the_tables_is_kept(
-    gateway: Gateway, client_with: ClientWith, metadata: dict[str, Any]
+    gateway: Gateway, client_with: ClientWith
 ) -> None:
+    registration = metadata("HR.EMPLOYEES", {"id": "INT8"})
     weak, bounded = client_with("ingest"), client_with("ingest", "register", tables=["sales.*"])
-    problem(weak.replicate(metadata), 403, "forbidden")
-    problem(bounded.replicate(metadata), 404, "unknown_table")
+    problem(weak.replicate(registration), 403, "forbidden")
+    problem(bounded.replicate(registration), 404, "unknown_table")
     assert [event["status"] for event in rejections(gateway, 1, subject=key_of(weak))] == [403]
     assert [event["table"] for event in rejections(gateway, 1, subject=key_of(bounded))] == ["hr.employees"]
-    client_with("ingest", "register", tables=["hr.*"]).replicate(metadata).raise_for_status()
+    client_with("ingest", "register", tables=["hr.*"]).replicate(registration).raise_for_status()
     [event] = events(gateway, table="hr.employees", outcome="done")
     assert (event["action"], event["details"]) == ("register_table", {"outcome": "created", "by": "metadata message"})
-
-
-@pytest.fixture
-def metadata() -> dict[str, Any]:
-    """Give a Replicate message that registers HR.EMPLOYEES."""
-    column = {"ordinal": 1, "type": "INT8", "length": 0, "precision": 0, "scale": 0, "primaryKeyPosition": 1}
-    return {
-        "magic": "atMSG",
-        "type": "MD",
-        "headers": None,
-        "messageSchemaId": None,
-        "messageSchema": None,
-        "message": {
-            "schemaId": "11111111-2222-3333-4444-555555555555",
-            "lineage": {"server": "", "task": "t", "schema": "HR", "table": "EMPLOYEES", "tableVersion": 1},
-            "tableStructure": {"tableColumns": {"ID": column}},
-            "dataSchema": "",
-        },
-    }
 
 
 def test_calls_without_a_valid_key_are_counted_together_and_a_wrong_secret_under_its_key(
@@ -175,13 +154,6 @@ def test_tables_are_named_as_they_are_registered_also_after_they_are_gone(gatewa
     gateway.delete("/v1/tables/hr.employees", params={"generation": 1}).raise_for_status()
     assert {event["table"] for event in events(gateway)} == {"HR.Employees"}
     assert len(events(gateway, table="hr.employees")) == len(events(gateway))
-
-
-def test_an_act_that_fails_is_not_kept_as_done(gateway: Gateway) -> None:
-    gateway.register("orders", COLUMNS)
-    problem(gateway.post("/v1/tables/orders/pause", params={"generation": 2}), 409, "generation_mismatch")
-    problem(gateway.delete("/v1/keys/ffffffff"), 404, "unknown_key")
-    assert [act["action"] for act in events(gateway, outcome="done")] == ["register_table"]
 
 
 def test_pages_follow_each_other_to_the_last(gateway: Gateway) -> None:

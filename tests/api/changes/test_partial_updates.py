@@ -76,15 +76,6 @@ def test_an_update_of_an_unknown_row_is_rejected_with_pointer_and_columns(gatewa
     assert (images(gateway), gateway.status(REGION)["last_sequence"]) == (0, 0)
 
 
-def test_a_dry_run_completes_and_leaves_nothing(gateway: Gateway) -> None:
-    register(gateway)
-    gateway.arcion(insert(REGION, r_regionkey="1", r_name="Asia", r_comment="a"))
-    for _ in range(2):
-        assert dry_rows(gateway, region_update("1", r_name="z"), region_update("1", "2"))[0]["r_comment"] == "a"
-    assert dry_rows(gateway, region_update("1", r_comment="b"))[0]["r_name"] == "Asia"
-    assert (images(gateway), gateway.status(REGION)["last_sequence"]) == (1, 1)
-
-
 def test_a_dry_run_shows_stored_values_only_to_a_key_with_read(gateway: Gateway, client_with: ClientWith) -> None:
     register(gateway)
     gateway.arcion(insert(REGION, r_regionkey="1", r_name="Asia", r_comment="SECRET"))

@@ -36,8 +36,7 @@ LANDED = tuple(ROW.values())
 
 
 def post(gateway: Gateway, *messages: bytes, **parameters: Any) -> httpx.Response:
-    headers = {"Content-Type": "application/avro"}
-    return gateway.post("/v1/changes/replicate", content=b"".join(messages), params=parameters, headers=headers)
+    return gateway.body("replicate", b"".join(messages), "application/avro", **parameters)
 
 
 def test_the_data_schema_is_the_avro_schema_for_deserializing_the_data_messages(gateway: Gateway) -> None:

@@ -8,19 +8,12 @@ import pyarrow as pa
 import pytest
 import zstandard
 
+from app.api.server.request_parameters import ARROW_STREAM
 from tests.api.calls import Gateway, insert, problem
+from tests.support.samples.arrow_streams import stream
 
 ROW: Final = {"id": 1, "n": "a"}
-ARROW: Final = "application/vnd.apache.arrow.stream"
 SOURCE: Final = {"db": "shop", "schema": "public", "table": "t"}
-
-
-def stream() -> bytes:
-    sink = pa.BufferOutputStream()
-    table = pa.table({"id": [1], "n": ["a"]})
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
 
 
 def replicate(**body: Any) -> dict[str, Any]:
@@ -68,9 +61,7 @@ def shop(gateway: Gateway) -> Gateway:
 
 
 def post(client: Gateway, endpoint: str, body: bytes, media_type: str = "application/json") -> Any:
-    return client.post(
-        f"/v1/changes/{endpoint}", content=body, params={"table": "t"}, headers={"Content-Type": media_type}
-    )
+    return client.body(endpoint, body, media_type, table="t")
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
@@ -93,14 +84,14 @@ def test_a_plain_row_without_a_table_is_no_debezium_event(shop: Gateway) -> None
 
 def test_json_at_the_endpoint_of_arrow_is_told_what_that_reads(shop: Gateway) -> None:
     details = problem(shop.post("/v1/changes/arrow", json=[ROW], params={"table": "t"}), 415, "unsupported_media_type")
-    assert ARROW in details["remedy"] and "POST /v1/changes/rows" in details["remedy"]
+    assert ARROW_STREAM in details["remedy"] and "POST /v1/changes/rows" in details["remedy"]
 
 
 @pytest.mark.parametrize("endpoint", [*ENDPOINTS, "arrow"])
 def test_a_compressed_body_without_its_header_is_told_which(shop: Gateway, endpoint: str) -> None:
     body = json.dumps(GOOD.get(endpoint, ROW)).encode()
     for encoding, content in (("gzip", gzip.compress(body)), ("zstd", zstandard.compress(body))):
-        for media_type in (ARROW,) if endpoint == "arrow" else ("application/json", "text/csv"):
+        for media_type in (ARROW_STREAM,) if endpoint == "arrow" else ("application/json", "text/csv"):
             if media_type == "application/json" or endpoint in {"rows", "arrow"}:
                 details = problem(post(shop, endpoint, content, media_type), 400, "bad_encoding")
                 assert details["remedy"] == f"Set the header `Content-Encoding: {encoding}`."
@@ -115,9 +106,9 @@ def test_an_array_of_arrays_is_compared_with_the_model_of_its_endpoint(shop: Gat
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
 def test_an_arrow_stream_sent_as_json_is_sent_to_an_endpoint_that_reads_it(shop: Gateway, endpoint: str) -> None:
-    details = problem(post(shop, endpoint, stream()), 422, "wrong_endpoint")
+    details = problem(post(shop, endpoint, stream(pa.table({"id": [1], "n": ["a"]}))), 422, "wrong_endpoint")
     assert "POST /v1/changes/arrow" in details["remedy"]
-    assert ARROW in details["remedy"]
+    assert ARROW_STREAM in details["remedy"]
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
@@ -130,7 +121,7 @@ def test_csv_sent_as_json_is_told_its_content_type(shop: Gateway, endpoint: str)
 
 def test_json_sent_as_an_arrow_stream_is_told_where_it_belongs(shop: Gateway) -> None:
     for own, message in FORMS.values():
-        details = problem(post(shop, "arrow", json.dumps(message).encode(), ARROW), 422, "wrong_endpoint")
+        details = problem(post(shop, "arrow", json.dumps(message).encode(), ARROW_STREAM), 422, "wrong_endpoint")
         assert f"POST /v1/changes/{own} with the content type application/json" in details["remedy"]
 
 

@@ -1,6 +1,6 @@
 """Load sessions over HTTP: beginning, rows in every format, completion, abort, expiry, and what is rejected."""
 
-import io
+import json
 from typing import Any
 from uuid import uuid4
 
@@ -14,6 +14,7 @@ from app.api.server.request_parameters import ARROW_STREAM
 from tests.api.calls import Gateway, insert, problem
 from tests.support.gateway_parts import current
 from tests.support.postgres import sql
+from tests.support.samples.arrow_streams import stream
 from tests.support.samples.debezium import Field, event, with_schema
 from tests.support.samples.images import staged_batches, stored_images
 
@@ -51,10 +52,7 @@ def images(engine: sa.Engine) -> dict[Any, Any]:
 
 
 def arrow_stream(*rows: dict[str, Any]) -> bytes:
-    sink, table = io.BytesIO(), pa.Table.from_pylist(list(rows))
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
+    return stream(pa.Table.from_pylist(list(rows)))
 
 
 def test_a_full_load_replaces_the_rows_and_the_stream_wins(gateway: Gateway, table: str) -> None:
@@ -134,19 +132,12 @@ def test_rows_of_a_load_come_in_every_format(gateway: Gateway, table: str) -> No
     gateway.rows(table, {"id": 9, "name": "", "__op__": "delete"}).raise_for_status()
     load = begin(gateway)
     header = {"Mirrorgate-Load": load}
-    gateway.post(
-        "/v1/changes/rows",
-        params={"table": table},
-        content="id,name\n1,csv\n",
-        headers={**header, "Content-Type": "text/csv"},
-    ).raise_for_status()
+    gateway.body("rows", "id,name\n1,csv\n", "text/csv", header, table=table).raise_for_status()
     for path, key in (("rows", 2), ("arrow", 3)):
         body = arrow_stream({"id": key, "name": path})
-        sent = {**header, "Content-Type": ARROW_STREAM}
-        answer = gateway.post(f"/v1/changes/{path}", params={"table": table}, content=body, headers=sent)
-        assert answer.status_code == 202, answer.text
-    arcion = gateway.post("/v1/changes/arcion", json=[insert(table, id="4", name="arcion")], headers=header)
-    arcion.raise_for_status()
+        gateway.body(path, body, ARROW_STREAM, header, table=table).raise_for_status()
+    arcion = json.dumps(insert(table, id="4", name="arcion"))
+    gateway.body("arcion", arcion, headers=header).raise_for_status()
     assert complete(gateway, load)["rows"] == 4
     assert images(gateway.engine) == {"1": "csv", 2: "rows", 3: "arrow", "4": "arcion"}
 
@@ -155,10 +146,8 @@ def test_no_insert_lands_on_a_key_that_has_a_row_while_a_load_is_open(gateway: G
     gateway.rows(table, {"id": 1, "name": "old"}).raise_for_status()
     header = {"Mirrorgate-Load": begin(gateway)}
 
-    def post(path: str, content: bytes | str, of_type: str, load: dict[str, str], **params: str) -> None:
-        sent = {"Content-Type": of_type, **load}
-        answer = gateway.post(f"/v1/changes/{path}", params={"table": table, **params}, content=content, headers=sent)
-        assert answer.status_code == 202, answer.text
+    def post(path: str, content: bytes | str, of_type: str, load: dict[str, str], **parameters: str) -> None:
+        gateway.body(path, content, of_type, load, table=table, **parameters).raise_for_status()
 
     def markers() -> list[tuple[Any, int]]:
         last = staged_batches(gateway.engine, current(gateway.engine, table))[-1]
@@ -178,11 +167,10 @@ def test_no_insert_lands_on_a_key_that_has_a_row_while_a_load_is_open(gateway: G
 def test_a_load_into_an_empty_table_without_markers_stays_without_them(gateway: Gateway) -> None:
     gateway.register(TABLE, COLUMNS, ["id"], row_images="on", initial_load="without_marker").raise_for_status()
     load = begin(gateway)
-    header = {"Mirrorgate-Load": load, "Content-Type": ARROW_STREAM}
+    header = {"Mirrorgate-Load": load}
 
     def post(*rows: dict[str, Any]) -> None:
-        body = arrow_stream(*rows)
-        gateway.post("/v1/changes/arrow", params={"table": TABLE}, content=body, headers=header).raise_for_status()
+        gateway.body("arrow", arrow_stream(*rows), ARROW_STREAM, header, table=TABLE).raise_for_status()
 
     post({"id": 1, "name": "a"}, {"id": 2, "name": "b"})
     assert current(gateway.engine, TABLE).schema.bare

@@ -99,9 +99,7 @@ NO_JSON: Final = [
 
 def test_what_programs_write_as_json_is_told_what_json_has(tables: Gateway) -> None:
     for body, advice in NO_JSON:
-        headers = {"Content-Type": "application/json"}
-        answer = tables.post("/v1/changes/rows", params={"table": "t"}, content=body, headers=headers)
-        assert advice in problem(answer, 400, "malformed_json")["detail"], body
+        assert advice in problem(tables.body("rows", body, table="t"), 400, "malformed_json")["detail"], body
 
 
 def test_a_wrong_value_names_table_column_and_type(tables: Gateway) -> None:

@@ -158,9 +158,8 @@ def test_a_dry_run_answers_rows_as_json(gateway: Gateway) -> None:
     row = {"id": 9007199254740993, "blob": "AQI=", "note": "x", "__rowMarker__": 0}
     table = {"table": "t", "generation": 1, "schema_version": 2, "rows": [row]}
     assert (response.status_code, response.json()) == (200, {"tables": [table], "ignored": 0, "duplicates": 0})
-    csv = {"content": "1,NULL\n", "headers": {"Content-Type": "text/csv"}}
     parameters = {"table": "t", "mode": "snapshot", "columns": "id,blob", "dry_run": "true"}
-    response = gateway.post("/v1/changes/arcion", params=parameters, **csv)
+    response = gateway.body("arcion", "1,NULL\n", "text/csv", **parameters)
     assert response.json()["tables"][0]["rows"] == [{"id": 1, "blob": None, "__rowMarker__": 0}]
     problem(gateway.arcion(insert("t", id="x"), dry_run=True), 422, "bad_value")
     problem(gateway.replicate({"data": {}}, dry_run=True), 422, "malformed_message")

@@ -1,6 +1,5 @@
 """Plain rows as Arrow streams: operations, partial rows, images, dry runs, repeats and rejections."""
 
-import io
 from typing import Any, Final
 
 import httpx
@@ -9,6 +8,7 @@ import pytest
 
 from app.api.server.request_parameters import ARROW_STREAM
 from tests.api.calls import Gateway, problem
+from tests.support.samples.arrow_streams import stream
 
 TABLE: Final = "shop.items"
 COLUMNS: Final = {"id": "int64", "name": "string", "price": "decimal(9,2)"}
@@ -22,15 +22,7 @@ ROWS: Final = pa.table({"id": [1, 2], "name": ["lamp", None], "price": pa.array(
 
 
 def post(gateway: Gateway, rows: pa.Table, headers: dict[str, str] | None = None, **parameters: Any) -> httpx.Response:
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    return gateway.post(
-        "/v1/changes/rows",
-        content=sink.getvalue(),
-        params={"table": TABLE, **parameters},
-        headers={"Content-Type": ARROW_STREAM, **(headers or {})},
-    )
+    return gateway.body("rows", stream(rows), ARROW_STREAM, headers, table=TABLE, **parameters)
 
 
 def dry(gateway: Gateway, rows: pa.Table, **parameters: Any) -> list[list[Any]]:

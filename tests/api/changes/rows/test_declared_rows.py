@@ -1,5 +1,6 @@
 """Plain rows that declare their table: it is registered before they are read, and never inferred from values."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.api.calls import Gateway, problem
 from tests.api.changes.rows.test_arrow_rows import post
+from tests.api.conftest import ClientWith
 
 TABLE: Final = "shop.items"
 DECLARED: Final = {"columns": "id:int64,name:string!,price:decimal(9,2)", "key_columns": "id"}
@@ -18,11 +20,6 @@ ROW: Final = {"id": 1, "name": "lamp", "price": "5.00"}
 def schema(gateway: Gateway) -> list[str]:
     found = gateway.get(f"/v1/tables/{TABLE}/schema").raise_for_status().json()
     return [f"{column['name']}:{column['type']}{'' if column['nullable'] else '!'}" for column in found["columns"]]
-
-
-def key(gateway: Gateway, address: str, *rights: str) -> Gateway:
-    created = gateway.post("/v1/keys", json={"rights": [*rights], "tables": ["shop.*"]}).raise_for_status()
-    return Gateway.at(address, created.json()["key"])
 
 
 @pytest.mark.parametrize("in_csv", [False, True])
@@ -41,12 +38,8 @@ def test_the_first_body_registers_its_table_and_the_answer_says_so(gateway: Gate
 
 
 def test_a_repeated_request_says_again_what_it_registered(gateway: Gateway) -> None:
-    answers = [
-        gateway.post(
-            "/v1/changes/rows", json=[ROW], params={"table": TABLE, **DECLARED}, headers={"Idempotency-Key": "k"}
-        )
-        for _ in range(2)
-    ]
+    key = {"Idempotency-Key": "k"}
+    answers = [gateway.body("rows", json.dumps(ROW), headers=key, table=TABLE, **DECLARED) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [202, 200]
     assert answers[1].json() == answers[0].json() | {"replayed": True}
 
@@ -76,15 +69,14 @@ def test_a_contradiction_with_the_registered_table_names_both(
     assert gateway.status(TABLE)["accepted"]["batches"] == 1
 
 
-def test_a_key_without_the_right_to_register_can_post_to_a_registered_table_only(gateway: Gateway) -> None:
-    with (
-        key(gateway, gateway.address, "ingest") as producer,
-        key(gateway, gateway.address, "ingest", "register") as registrar,
-    ):
-        problem(producer.rows(TABLE, ROW, **DECLARED), 403, "forbidden")
-        assert registrar.rows(TABLE, ROW, **DECLARED).status_code == 202
-        assert producer.rows(TABLE, ROW, **DECLARED).status_code == 202
-        problem(registrar.rows("other.items", ROW, **DECLARED), 404, "unknown_table")
+def test_a_key_without_the_right_to_register_can_post_to_a_registered_table_only(
+    gateway: Gateway, client_with: ClientWith
+) -> None:
+    producer, registrar = (client_with("ingest", *more, tables=["shop.*"]) for more in ((), ("register",)))
+    problem(producer.rows(TABLE, ROW, **DECLARED), 403, "forbidden")
+    assert registrar.rows(TABLE, ROW, **DECLARED).status_code == 202
+    assert producer.rows(TABLE, ROW, **DECLARED).status_code == 202
+    problem(registrar.rows("other.items", ROW, **DECLARED), 404, "unknown_table")
     problem(gateway.get("/v1/tables/other.items"), 404, "unknown_table")
 
 
