@@ -8,7 +8,6 @@ import pytest
 
 from app.console.overview import TableQuery, attention, hour_plots, table_list, totals_of
 from app.console.render import MEDIA_TYPES, STATIC, TEMPLATES, asset, environment, prose
-from app.domain.access.sign_in import SessionToken, safe_next
 from app.domain.health.facts import HealthFacts, TableSummary
 from app.domain.health.troubles import troubles
 from app.staging.retention.history import Sample
@@ -103,21 +102,6 @@ def test_a_minute_without_a_sample_is_a_gap_in_a_plot() -> None:
 )  # fmt: skip
 def test_numbers_and_times_are_short(shown: str, expected: str) -> None:
     assert shown == expected
-
-
-def test_the_token_of_a_session_binds_it_to_the_secret_that_signed_in() -> None:
-    token = SessionToken.of(b"\1" * 32)
-    assert SessionToken.parse(token.text) == token
-    assert token.text not in repr(token)
-    assert token.is_bound_to(token.proof(b"one"), [b"two", b"one"])
-    assert not token.is_bound_to(token.proof(b"one"), [b"two"])
-    assert not SessionToken.of(b"\2" * 32).is_bound_to(token.proof(b"one"), [b"one"])
-    assert [SessionToken.parse(given) for given in (None, "", "x", token.text + "=")] == [None] * 4
-
-
-@pytest.mark.parametrize("given", ["/console", "/console/tables?search=a%20b&x=/y", "/console?a=1"])
-def test_a_path_of_the_console_is_kept(given: str) -> None:
-    assert safe_next(given) == given
 
 
 def test_templates_escape_and_have_no_inline_script_or_style() -> None:

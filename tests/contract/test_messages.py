@@ -1,4 +1,4 @@
-"""Every message that the gateway accepts is valid by the contract's types."""
+"""Every message and layout that the gateway accepts is valid by the contract's types, and most others are not."""
 
 import json
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ import pytest
 from app.formats.arcion.messages import ArcionMessage, Namespace, TableAddress
 from app.formats.replicate.metadata import ColumnFacts, Lineage, TableStructure
 from app.formats.replicate.standard_form import Headers
+from app.ingest import WrongLayout, read_layout
 from tests.contract.reading import load_contract, validator
 from tests.support.processes import REPOSITORY
 
@@ -84,3 +85,48 @@ def test_the_contract_describes_every_key_that_is_read(name: str) -> None:
     fields = msgspec.structs.fields(DECODED[name])
     assert {field.encode_name for field in fields} == schema["properties"].keys()
     assert {field.encode_name for field in fields if field.required} <= {*schema.get("required", ())}
+
+
+SCHEMA = validator(CONTRACT, CONTRACT["components"]["schemas"]["LayoutModel"])
+STEPS = "/".join(["a"] * 8)
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["*", "a", "a.b", "a.*", "a_*", "/", "//", "/a", "/a.b/c", "/a/b_*", "/*", "a/b", f"/{STEPS}", f"/{STEPS}/*"],
+)
+def test_a_place_fits_the_contract_if_it_is_one(place: str) -> None:
+    layout = {"data": place, "operation": "the_operation"}
+    assert SCHEMA.is_valid(layout) == is_accepted(layout)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {},
+        {"data": "a"},
+        {"data": "", "operation": "op"},
+        {"data": "a..b", "operation": "op"},
+        {"data": ".a", "operation": "op"},
+        {"data": "a.", "operation": "op"},
+        {"data": "/a//b", "operation": "op"},
+        {"data": "a\x00", "operation": "op"},
+        {"data": ".".join(["a"] * 10), "operation": "op"},
+        {"data": "a", "operation": "op", "other": "b"},
+        {"data": "a", "operation": "op", "operations": {"": "insert"}},
+        {"data": "a", "operation": "op", "operations": {"x" * 65: "insert"}},
+        {"data": "a", "operation": "op", "operations": {str(number): "insert" for number in range(65)}},
+        {"data": "a", "operation": "op", "operations": {"I": "merge"}},
+    ],
+)
+def test_a_layout_that_is_not_valid_does_not_fit_the_contract(layout: dict[str, Any]) -> None:
+    assert not is_accepted(layout)
+    assert not SCHEMA.is_valid(layout)
+
+
+def is_accepted(layout: dict[str, Any]) -> bool:
+    try:
+        read_layout(layout)
+    except WrongLayout:
+        return False
+    return True

@@ -20,7 +20,7 @@ from tests.api.calls import Gateway, insert, own_gateway
 from tests.contract.reading import examples, load_contract, operations, validator
 from tests.support.gateway_parts import current
 from tests.support.mirror_reports import report_of
-from tests.support.postgres.ledger import Owned, claim_by, publish_all
+from tests.support.postgres.ledger import owned_now, publish_all
 from tests.support.samples.arrow_streams import stream
 
 TABLE: Final = "tpch.nation"
@@ -66,11 +66,6 @@ def register(gateway: Gateway, name: str, **options: Any) -> str:
     return name
 
 
-def publish(engine: sa.Engine, name: str) -> None:
-    table = current(engine, name)
-    publish_all(engine, Owned(table, *claim_by(engine, table.table_id)))
-
-
 def record_keys(recorder: Recorder) -> None:
     key = recorder.call("create_key", 201)["id"]
     recorder.call("update_key", 200, key_id=key)
@@ -103,7 +98,7 @@ def record_changes(recorder: Recorder) -> None:
 
 
 def record_state(recorder: Recorder, engine: sa.Engine, target: Path) -> None:
-    publish(engine, TABLE)
+    publish_all(engine, owned_now(engine, TABLE))
     store_reports(engine, [report_of(engine, current(engine, TABLE))])
     path = target.joinpath(*TABLE.split("."))
     write_deltalake(str(path), ROWS)

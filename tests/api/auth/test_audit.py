@@ -3,10 +3,9 @@
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from mirrorgate.cli.main import app
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
+from tests.api.commands import Terminal
 from tests.api.conftest import ClientWith
 from tests.support.postgres import sql
 from tests.support.samples.messages import metadata
@@ -193,18 +192,19 @@ def test_times_at_the_ends_of_the_calendar_are_taken(gateway: Gateway, moment: s
     assert len(events(gateway, until=moment, outcome="done")) == 1 - expected
 
 
-def test_the_command_shows_acts_and_rejections(gateway: Gateway, client_with: ClientWith) -> None:
+def test_the_command_shows_acts_and_rejections(
+    gateway: Gateway, client_with: ClientWith, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     gateway.register("orders", COLUMNS)
     client = client_with("read")
     problem(client.get("/v1/keys"), 403, "forbidden")
     rejections(gateway, 1, subject=key_of(client))
 
     def audit(*arguments: str) -> str:
-        ran = CliRunner().invoke(
-            app, ["audit", *arguments, "--url", gateway.address, "--key", ADMIN_KEY], env={"COLUMNS": "200"}
-        )
-        assert ran.exit_code == 0, ran.exception
-        return ran.stdout
+        ended = terminal.run("audit", *arguments)
+        assert ended.status == 0, ended.errors
+        return ended.output
 
     assert "register_table" in audit()
     rejected = audit("--outcome", "rejected", "--subject", key_of(client))

@@ -5,15 +5,14 @@ from pathlib import Path
 import pytest
 
 from tests.api.calls import NATION, REGION, Gateway, insert, problem
-from tests.support.gateway_parts import current
-from tests.support.postgres.ledger import Owned, claim_by, plan, publish
+from tests.support.postgres.ledger import owned_now, plan, publish
 
 NATION_COLUMNS = {"n_nationkey": "int32", "n_name": "string", "n_regionkey": "int32", "n_comment": "string"}
 REGION_COLUMNS = {"r_regionkey": "int32", "r_name": "string", "r_comment": "string"}
 
 
 @pytest.fixture
-def gateway_with_tables(gateway: Gateway) -> Gateway:
+def tpch(gateway: Gateway) -> Gateway:
     """Give a gateway with the tables of the documented samples, without seed files."""
     gateway.register(NATION, NATION_COLUMNS, ["n_nationkey"], seed_file=False)
     gateway.register(REGION, REGION_COLUMNS, ["r_regionkey"], seed_file=False)
@@ -24,10 +23,10 @@ def body(samples: Path, *names: str) -> bytes:
     return b"\n".join((samples / "arcion" / f"{name}.json").read_bytes() for name in names)
 
 
-def test_each_documented_sample_that_is_whole_gets_a_receipt(gateway_with_tables: Gateway, samples: Path) -> None:
+def test_each_documented_sample_that_is_whole_gets_a_receipt(tpch: Gateway, samples: Path) -> None:
     receipts = []
     for name in ("snapshot_insert", "snapshot_update", "snapshot_delete", "realtime_insert", "realtime_delete"):
-        response = gateway_with_tables.post("/v1/changes/arcion", content=body(samples, name))
+        response = tpch.post("/v1/changes/arcion", content=body(samples, name))
         assert response.status_code == 202
         answer = response.json()
         assert (answer["ignored"], answer["replayed"]) == (0, False)
@@ -40,9 +39,9 @@ def test_each_documented_sample_that_is_whole_gets_a_receipt(gateway_with_tables
 
 
 def test_the_documented_partial_update_is_rejected_because_it_would_erase_a_column(
-    gateway_with_tables: Gateway, samples: Path
+    tpch: Gateway, samples: Path
 ) -> None:
-    response = gateway_with_tables.post("/v1/changes/arcion", content=body(samples, "realtime_update"))
+    response = tpch.post("/v1/changes/arcion", content=body(samples, "realtime_update"))
     details = problem(response, 422, "incomplete_update")
     assert details["errors"] == [
         {
@@ -54,51 +53,45 @@ def test_the_documented_partial_update_is_rejected_because_it_would_erase_a_colu
             "detail": "the new value is not given",
         }
     ]
-    assert gateway_with_tables.status(REGION)["last_sequence"] == 0
+    assert tpch.status(REGION)["last_sequence"] == 0
 
 
-def test_one_request_over_two_tables_gets_a_receipt_for_each(gateway_with_tables: Gateway, samples: Path) -> None:
+def test_one_request_over_two_tables_gets_a_receipt_for_each(tpch: Gateway, samples: Path) -> None:
     names = ("realtime_insert", "snapshot_insert", "snapshot_update", "realtime_delete")
-    response = gateway_with_tables.post("/v1/changes/arcion", content=body(samples, *names))
+    response = tpch.post("/v1/changes/arcion", content=body(samples, *names))
     receipts = [(receipt["table"], receipt["sequence"], receipt["changes"]) for receipt in response.json()["receipts"]]
     assert receipts == [(REGION, 1, 2), (NATION, 1, 2)]
 
 
-def test_a_rejected_message_keeps_every_other_one_of_its_request_out(
-    gateway_with_tables: Gateway, samples: Path
-) -> None:
+def test_a_rejected_message_keeps_every_other_one_of_its_request_out(tpch: Gateway, samples: Path) -> None:
     names = ("realtime_insert", "snapshot_insert", "realtime_update")
-    details = problem(
-        gateway_with_tables.post("/v1/changes/arcion", content=body(samples, *names)), 422, "incomplete_update"
-    )
+    details = problem(tpch.post("/v1/changes/arcion", content=body(samples, *names)), 422, "incomplete_update")
     assert [error["index"] for error in details["errors"]] == [2]
-    assert all(gateway_with_tables.status(table)["staged"]["batches"] == 0 for table in (NATION, REGION))
+    assert all(tpch.status(table)["staged"]["batches"] == 0 for table in (NATION, REGION))
 
 
-def test_the_status_follows_a_batch_from_accepted_to_published(gateway_with_tables: Gateway, samples: Path) -> None:
-    gateway = gateway_with_tables
-    gateway.post("/v1/changes/arcion", content=body(samples, "snapshot_insert", "snapshot_update"))
+def test_the_status_follows_a_batch_from_accepted_to_published(tpch: Gateway, samples: Path) -> None:
+    tpch.post("/v1/changes/arcion", content=body(samples, "snapshot_insert", "snapshot_update"))
     counts = {"batches": 1, "changes": 2, "rows": 2}
-    status = gateway.status(NATION)
+    status = tpch.status(NATION)
     assert (status["accepted"], status["staged"]) == (counts, counts)
     assert (status["lag"]["batches"], status["lag"]["rows"], status["published"]["files"]) == (1, 2, 0)
     assert status["lag"]["bytes"] > 0
     batch = {"table": NATION, "generation": 1, "sequence": 1, "changes": 2, "rows": 2}
     path = f"/v1/batches/{NATION}/1/1"
-    assert gateway.get(path).json() == {**batch, "state": "pending", "file": None}
+    assert tpch.get(path).json() == {**batch, "state": "pending", "file": None}
 
-    table = current(gateway_with_tables.engine, NATION)
-    owned = Owned(table, *claim_by(gateway_with_tables.engine, table.table_id))
-    [planned] = plan(gateway_with_tables.engine, owned)
+    owned = owned_now(tpch.engine, NATION)
+    [planned] = plan(tpch.engine, owned)
     name = "00000000000000000001.parquet"
-    assert gateway.get(path).json() == {**batch, "state": "planned", "file": name}
+    assert tpch.get(path).json() == {**batch, "state": "planned", "file": name}
 
-    publish(gateway_with_tables.engine, owned, planned)
-    assert gateway.get(path).json() == {**batch, "state": "published", "file": name}
-    status = gateway.status(NATION)
+    publish(tpch.engine, owned, planned)
+    assert tpch.get(path).json() == {**batch, "state": "published", "file": name}
+    status = tpch.status(NATION)
     assert {**counts, "files": 1}.items() <= status["published"].items()
     assert (status["lag"]["batches"], status["published_through"], status["last_file"]) == (0, 1, name)
-    [file] = gateway.get(f"/v1/tables/{NATION}/files").json()["files"]
+    [file] = tpch.get(f"/v1/tables/{NATION}/files").json()["files"]
     assert file.pop("published_at") is not None
     assert file == {
         "number": 1,
@@ -114,14 +107,13 @@ def test_the_status_follows_a_batch_from_accepted_to_published(gateway_with_tabl
     }
 
 
-def test_the_ledger_is_listed_page_by_page(gateway_with_tables: Gateway, samples: Path) -> None:
+def test_the_ledger_is_listed_page_by_page(tpch: Gateway, samples: Path) -> None:
     for _ in range(3):
-        gateway_with_tables.post("/v1/changes/arcion", content=body(samples, "snapshot_insert"))
-    table = current(gateway_with_tables.engine, NATION)
-    plan(gateway_with_tables.engine, Owned(table, *claim_by(gateway_with_tables.engine, table.table_id)))
+        tpch.post("/v1/changes/arcion", content=body(samples, "snapshot_insert"))
+    plan(tpch.engine, owned_now(tpch.engine, NATION))
     path = f"/v1/tables/{NATION}/files?limit=2"
-    first = gateway_with_tables.get(path).json()
-    second = gateway_with_tables.get(f"{path}&after={first['next_after']}").json()
+    first = tpch.get(path).json()
+    second = tpch.get(f"{path}&after={first['next_after']}").json()
     assert [[file["number"] for file in page["files"]] for page in (first, second)] == [[1, 2], [3]]
     assert second["next_after"] is None
 
@@ -140,28 +132,24 @@ def test_the_ledger_is_listed_page_by_page(gateway_with_tables: Gateway, samples
     ],
 )
 def test_a_batch_that_was_never_accepted_is_unknown(
-    gateway_with_tables: Gateway, samples: Path, generation: object, sequence: int, status: int, code: str
+    tpch: Gateway, samples: Path, generation: object, sequence: int, status: int, code: str
 ) -> None:
-    gateway_with_tables.post("/v1/changes/arcion", content=body(samples, "snapshot_insert"))
-    problem(gateway_with_tables.get(f"/v1/batches/{NATION}/{generation}/{sequence}"), status, code)
+    tpch.post("/v1/changes/arcion", content=body(samples, "snapshot_insert"))
+    problem(tpch.get(f"/v1/batches/{NATION}/{generation}/{sequence}"), status, code)
 
 
 @pytest.mark.parametrize("table", [NATION, NATION.upper()])
-def test_the_table_may_be_named_in_the_request_too(gateway_with_tables: Gateway, samples: Path, table: str) -> None:
-    response = gateway_with_tables.post(
-        "/v1/changes/arcion", content=body(samples, "snapshot_insert"), params={"table": table}
-    )
+def test_the_table_may_be_named_in_the_request_too(tpch: Gateway, samples: Path, table: str) -> None:
+    response = tpch.post("/v1/changes/arcion", content=body(samples, "snapshot_insert"), params={"table": table})
     assert response.status_code == 202
 
 
-def test_a_message_for_another_table_than_the_request_names_is_rejected(
-    gateway_with_tables: Gateway, samples: Path
-) -> None:
+def test_a_message_for_another_table_than_the_request_names_is_rejected(tpch: Gateway, samples: Path) -> None:
     content = body(samples, "snapshot_insert", "realtime_insert")
-    response = gateway_with_tables.post("/v1/changes/arcion", content=content, params={"table": NATION})
+    response = tpch.post("/v1/changes/arcion", content=content, params={"table": NATION})
     details = problem(response, 422, "table_mismatch")
     assert [error["index"] for error in details["errors"]] == [1]
-    assert gateway_with_tables.status(NATION)["last_sequence"] == 0
+    assert tpch.status(NATION)["last_sequence"] == 0
 
 
 def test_a_column_that_was_added_is_taken_at_once_and_messages_of_the_old_shape_too(gateway: Gateway) -> None:

@@ -1,4 +1,4 @@
-"""Bodies: content types, encodings, sizes."""
+"""Bodies: content types, encodings, sizes, and compressed ones that take more work than their size suggests."""
 
 import gzip
 import json
@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 import zstandard
 
+from app.api.changes.endpoints import MAX_MEMBERS, decompress
+from mirrorgate.errors import Code
 from tests.api.calls import MAX_BODY_BYTES, Gateway, insert, problem
+from tests.support.rejections import rejected
 
 PATH = "/v1/changes/arcion"
 BODY = json.dumps([insert("t", id=str(number)) for number in range(50)]).encode()
@@ -150,3 +153,30 @@ def test_a_parameter_that_does_nothing_here_is_rejected(
 ) -> None:
     gateway.register("t", {"id": "int64"}, ["id"])
     problem(gateway.body(path, b"[]", type_, **parameters), 400, "bad_request")
+
+
+SKIPPABLE = b"\x50\x2a\x4d\x18" + bytes(4)
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": zstd}
+
+
+def expanded(body: bytes, encoding: str) -> bytes:
+    return decompress(body, encoding, lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "empty"),
+    [*((name, of(b"")) for name, of in COMPRESS.items()), ("zstd", SKIPPABLE)],
+    ids=["gzip", "zstd", "zstd skippable"],
+)
+def test_a_body_of_many_empty_frames_is_rejected(encoding: str, empty: bytes) -> None:
+    end = COMPRESS[encoding](b"x")
+    with rejected(Code.BAD_ENCODING) as rejection:
+        expanded(empty * MAX_MEMBERS + end, encoding)
+    assert "frames" in rejection.detail
+    assert expanded(empty * (MAX_MEMBERS - 1) + end, encoding) == b"x"
+
+
+@pytest.mark.parametrize("encoding", COMPRESS)
+def test_frames_one_after_the_other_are_one_body(encoding: str) -> None:
+    parts = [str(number).encode() * number for number in range(1_000)]
+    assert expanded(b"".join(map(COMPRESS[encoding], parts)), encoding) == b"".join(parts)

@@ -1,13 +1,14 @@
 """Layouts over HTTP: stored, audited, and applied to the next request."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from tests.api.calls import Gateway, problem
-from tests.api.commands import staged
+from tests.api.commands import Terminal, staged
 from tests.api.conftest import ClientWith
 from tests.support.postgres import sql
 
@@ -132,3 +133,18 @@ def test_who_changed_a_layout_is_shown_to_those_who_may_change_it(gateway: Gatew
         [listed] = client.get("/v1/layouts").json()["layouts"]
         assert "changed_by" in listed if is_shown else "changed_by" not in listed
         assert client.get("/v1/layouts/flat").json() == listed
+
+
+def test_the_commands_store_show_list_and_delete_a_layout(gateway: Gateway, terminal: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "layout.json"
+    file.write_text(json.dumps(LAYOUT))
+    assert "flat: 5 parts" in terminal.run("layouts", "put", "flat", file).output
+    assert json.loads(terminal.run("layouts", "show", "flat").output) == LAYOUT
+    assert "data, before_data, headers" in terminal.run("layouts", "list").output
+    assert json.loads(terminal.run("layouts", "list", "--json").output)[0]["layout"] == LAYOUT
+    assert "deleted" in terminal.run("layouts", "delete", "flat").output
+    assert gateway.get("/v1/layouts").json() == {"layouts": []}
+    file.write_text("{")
+    ended = terminal.run("layouts", "put", "flat", file)
+    assert (ended.status, "is not JSON" in ended.errors) == (1, True)
+    assert "cannot be read" in terminal.run("layouts", "put", "flat", tmp_path / "none.json").errors

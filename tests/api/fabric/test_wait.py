@@ -28,9 +28,9 @@ from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import Terminal
 from tests.support.fabric.endpoint import Fabric
 from tests.support.fabric.fixtures import OpenClient
-from tests.support.gateway_parts import current, next_generation
+from tests.support.gateway_parts import next_generation
 from tests.support.postgres import sql
-from tests.support.postgres.ledger import Owned, claim_by, publish_all
+from tests.support.postgres.ledger import Owned, owned_now, publish_all
 from tests.support.rejections import rejected
 
 TABLE = "sales.orders"
@@ -106,7 +106,7 @@ def way(
     monkeypatch.setattr("mirrorgate.stages._PUBLISHED_PAUSE", 0.01)
     monkeypatch.setattr("mirrorgate.stages._FABRIC_PAUSE", 0.01)
     gateway.register(TABLE, {"id": "int64"}, ["id"]).raise_for_status()
-    owned = Owned(current(gateway.engine, TABLE), *claim_by(gateway.engine, current(gateway.engine, TABLE).table_id))
+    owned = owned_now(gateway.engine, TABLE)
     database = fabric.service.add("orders")
     with GatewayClient(gateway.address, ADMIN_KEY) as client:
         yield Way(gateway, gateway.engine, database, fabric, open_client, client, owned)

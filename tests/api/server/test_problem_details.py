@@ -10,7 +10,9 @@ from mirrorgate.errors import Code
 from tests.api.calls import Gateway, problem
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/v1", "/v1/tables/", "/v1/tables/t/", "/v1//tables"])
+@pytest.mark.parametrize(
+    "path", ["/nothing", "/v1", "/v2/tables", "/v1/tables/", "/v1/tables/t/", "/v1/tables/a/b/c", "/v1//tables"]
+)
 def test_a_path_that_is_not_there_is_not_found_and_never_redirected(gateway: Gateway, path: str) -> None:
     problem(gateway.get(path), 404, "not_found")
 
@@ -18,6 +20,7 @@ def test_a_path_that_is_not_there_is_not_found_and_never_redirected(gateway: Gat
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
+        ("POST", "/v1/tables", "GET"),
         ("PATCH", "/v1/tables/t", "DELETE, GET, PUT"),
         ("OPTIONS", "/v1/keys", "GET, POST"),
         ("TRACE", "/v1/changes/arcion", "POST"),

@@ -3,12 +3,11 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import pytest
-from typer.testing import CliRunner
 
 from app.staging.tables.registry import quarantine_table
-from mirrorgate.cli.main import app
-from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
+from tests.api.calls import Gateway, insert, problem
 from tests.api.commands import Terminal
 from tests.api.conftest import ClientWith
 from tests.support.gateway_parts import current
@@ -57,13 +56,15 @@ def test_a_drop_is_accepted_visible_and_rejects_changes_meanwhile(orders: Gatewa
     assert (event["action"], event["generation"]) == (act, 1)
 
 
+def act(client: Gateway, name: str, wanted: Any = None) -> httpx.Response:
+    return client.post(f"/v1/tables/orders/{name}", params={"generation": 1}, json=wanted)
+
+
 def test_what_a_table_is_recreated_with_is_checked_before_anything_is_dropped(orders: Gateway) -> None:
     wanted = {"columns": [{"name": "a", "type": "int64"}], "key_columns": ["b"]}
-    answer = orders.post("/v1/tables/orders/recreate", params={"generation": 1}, json=wanted)
-    problem(answer, 422, "bad_schema")
+    problem(act(orders, "recreate", wanted), 422, "bad_schema")
     wanted = {"columns": [{"name": "a", "type": "int64"}], "options": {"insert_marker": "upsert"}}
-    answer = orders.post("/v1/tables/orders/recreate", params={"generation": 1}, json=wanted)
-    problem(answer, 422, "bad_option")
+    problem(act(orders, "recreate", wanted), 422, "bad_option")
     assert orders.status("orders")["state"] == "active"
 
 
@@ -71,43 +72,38 @@ def test_a_table_is_renamed_only_to_a_free_name_that_the_key_may_touch(
     orders: Gateway, client_with: ClientWith
 ) -> None:
     orders.register("taken", COLUMNS, ["id"])
-    for name, status, code in (("taken", 422, "bad_name"), ("a/b", 422, "bad_name"), ("ORDERS", 422, "bad_name")):
-        answer = orders.post("/v1/tables/orders/rename", params={"generation": 1}, json={"name": name})
-        problem(answer, status, code)
+    for name in ("taken", "a/b", "ORDERS"):
+        problem(act(orders, "rename", {"name": name}), 422, "bad_name")
     limited = client_with("admin", tables=["orders"])
-    answer = limited.post("/v1/tables/orders/rename", params={"generation": 1}, json={"name": "free"})
-    problem(answer, 404, "unknown_table")
+    problem(act(limited, "rename", {"name": "free"}), 404, "unknown_table")
 
 
 def test_a_release_says_why(orders: Gateway) -> None:
-    answer = orders.post("/v1/tables/orders/release", params={"generation": 1}, json={"reason": ""})
-    assert answer.status_code == 400
-    answer = orders.post("/v1/tables/orders/release", params={"generation": 1}, json={"reason": "looked"})
-    problem(answer, 409, "wrong_table_state")
+    problem(act(orders, "release", {"reason": ""}), 400, "bad_request")
+    problem(act(orders, "release", {"reason": "looked"}), 409, "wrong_table_state")
 
 
 def test_events_come_in_pages(orders: Gateway) -> None:
-    for act in ("pause", "resume", "flush"):
-        orders.post(f"/v1/tables/orders/{act}", params={"generation": 1}).raise_for_status()
+    for name in ("pause", "resume", "flush"):
+        act(orders, name).raise_for_status()
     first = orders.get("/v1/tables/orders/events", params={"limit": 2}).json()
     second = orders.get("/v1/tables/orders/events", params={"limit": 2, "after": first["next_after"]}).json()
     assert [event["action"] for event in first["events"] + second["events"]] == ["pause", "resume", "flush"]
     assert second["next_after"] is None
 
 
-def test_waiting_for_a_drop_does_not_take_that_of_an_earlier_table_for_it(orders: Gateway) -> None:
+def test_waiting_for_a_drop_does_not_take_that_of_an_earlier_table_for_it(orders: Gateway, terminal: Terminal) -> None:
     done = """INSERT INTO mirrorgate.table_events (table_id, folded_name, generation, actor, action, details)
         SELECT table_id, 'orders', 1, 'drain', 'drop done', '{"discarded_batches": 0, "discarded_rows": 0,
             "landed_again": 0}' FROM mirrorgate.tables WHERE folded_name = 'orders'"""
     sql.run(orders.engine, done)
-    arguments = ["tables", "drop", "orders", "--generation", "1", "--url", str(orders.base_url), "--key", ADMIN_KEY]
     with ThreadPoolExecutor(1) as thread:
-        command = thread.submit(CliRunner().invoke, app, arguments)
+        command = thread.submit(terminal.run, "tables", "drop", "orders", "--generation", 1)
         wait_until(lambda: orders.status("orders")["state"] == "dropping", within=30, what="the drop begins")
         assert not command.done()
         sql.run(orders.engine, done)
         result = command.result(timeout=30)
-    assert (result.exit_code, "drop done" in result.output) == (0, True)
+    assert (result.status, "drop done" in result.output) == (0, True)
     events = orders.get("/v1/tables/orders/events").json()["events"]
     assert [(event["action"], event["completes"]) for event in events] == [
         ("drop done", "drop"),
@@ -117,12 +113,10 @@ def test_waiting_for_a_drop_does_not_take_that_of_an_earlier_table_for_it(orders
 
 
 def test_a_quarantine_leaves_an_event_with_its_reason_and_so_does_its_end(orders: Gateway) -> None:
-    with orders.engine.begin() as connection:
-        table_id = current(orders.engine, "orders").table_id
-        assert quarantine_table(connection, table_id, "foreign_file: file 2")
-        assert not quarantine_table(connection, table_id, "seen again")
-    answer = orders.post("/v1/tables/orders/release", params={"generation": 1}, json={"reason": "looked"})
-    answer.raise_for_status()
+    table_id = current(orders.engine, "orders").table_id
+    assert sql.call(orders.engine, quarantine_table, table_id, "foreign_file: file 2")
+    assert not sql.call(orders.engine, quarantine_table, table_id, "seen again")
+    act(orders, "release", {"reason": "looked"}).raise_for_status()
     events = orders.get("/v1/tables/orders/events").json()["events"]
     assert [(event["actor"], event["action"], event["reason"]) for event in events if event["reason"]] == [
         ("drain", "quarantined", "foreign_file: file 2"),

@@ -5,10 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from mirrorgate.cli.main import app
-from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
+from tests.api.calls import Gateway, insert, problem
 from tests.api.commands import Terminal
 from tests.support.gateway_parts import current
 from tests.support.postgres import sql
@@ -81,13 +79,12 @@ def test_a_table_without_an_image_of_each_row_is_not_rebuilt(gateway: Gateway) -
     problem(rebuild(gateway), 409, "no_row_images")
 
 
-def test_the_command_waits_for_the_end_and_says_what_was_found(orders: Gateway) -> None:
-    address = ["--url", str(orders.base_url), "--key", ADMIN_KEY]
-    arguments = ["tables", "rebuild", "orders", "--generation", "1", "--dry-run", *address]
+def test_the_command_waits_for_the_end_and_says_what_was_found(orders: Gateway, terminal: Terminal) -> None:
+    arguments = ["tables", "rebuild", "orders", "--generation", "1", "--dry-run"]
     changes = ["--column", "amount:int16", "--rename", "region=area", "--key-column", "area", "--key-column", "id"]
     found = [{"column": "amount", "code": "bad_value", "rows": 1234, "first_row": 17}]
     with ThreadPoolExecutor(1) as thread:
-        command = thread.submit(CliRunner().invoke, app, [*arguments, *changes])
+        command = thread.submit(terminal.run, *arguments, *changes)
         wait_until(lambda: orders.status("orders")["rebuild"] is not None, within=30, what="the dry run begins")
         plan = sql.value(orders.engine, "SELECT plan FROM mirrorgate.rebuilds")
         ended = (
@@ -102,7 +99,7 @@ def test_the_command_waits_for_the_end_and_says_what_was_found(orders: Gateway) 
         ("area", "string"),
         ("amount", "int16"),
     ]
-    assert result.exit_code == 1
+    assert result.status == 1
     assert "orders: checked, 5,000 of 5,000 rows; copying lasts about 61 s" in result.output
     assert "bad_value: column amount, 1,234 rows, the first at position 17" in result.output
 

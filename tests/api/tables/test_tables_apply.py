@@ -57,51 +57,53 @@ def run(
     return lambda *arguments: terminal.run("tables", *arguments)
 
 
-def test_tables_become_as_declared_and_the_same_again_does_nothing(gateway: Gateway, run: Run, tmp_path: Path) -> None:
-    file = tmp_path / "tables.yaml"
-    file.write_text(ORDERS)
-    ended = run("apply", "tables.yaml", "--yes")
+@pytest.fixture
+def apply(run: Run, tmp_path: Path) -> Run:
+    """Apply a declaration from a file, with options."""
+
+    def command(declared: str, *options: str) -> Ended:
+        (tmp_path / "tables.yaml").write_text(declared)
+        return run("apply", "tables.yaml", *options)
+
+    return command
+
+
+def test_tables_become_as_declared_and_the_same_again_does_nothing(gateway: Gateway, apply: Run) -> None:
+    ended = apply(ORDERS, "--yes")
     assert (ended.status, ended.errors) == (0, "")
     assert "+ sales.orders\n    + key (id)\n    + column id int64 required\n    + column note string\n" in ended.output
     assert "done: sales.orders, sales.lines" in ended.output
     assert gateway.status("sales.lines")["options"]["new_columns"] == "add_as_string"
 
-    assert run("apply", "tables.yaml").output == "0 to create, 0 to change, 2 as declared, 0 rejected\n"
+    assert apply(ORDERS).output == "0 to create, 0 to change, 2 as declared, 0 rejected\n"
 
-    file.write_text(
-        ORDERS.replace("    options: {new_columns: add_as_string}\n", "").replace(
-            "int32}", "int32}, {name: x, type: date}"
-        )
-    )
-    ended = run("apply", "tables.yaml", "--yes")
+    other = ORDERS.replace("    options: {new_columns: add_as_string}\n", "")
+    other = other.replace("int32}", "int32}, {name: x, type: date}")
+    ended = apply(other, "--yes")
     assert "~ sales.lines\n    + column x date\n    ~ option new_columns: add_as_string -> reject\n" in ended.output
-    assert run("apply", "tables.yaml").output.startswith("0 to create, 0 to change")
+    assert apply(other).output.startswith("0 to create, 0 to change")
 
 
-def test_the_documented_file_has_the_documented_plan_and_rejection(run: Run, tmp_path: Path) -> None:
+def test_the_documented_file_has_the_documented_plan_and_rejection(apply: Run) -> None:
     section = (REPOSITORY / "docs/tables/manifest.md").read_text()
     declared, _, plan, rejection = re.findall(r"```\w+\n(.*?)```", section, re.DOTALL)
-    (tmp_path / "tables.yaml").write_text(declared)
-    assert run("apply", "tables.yaml", "--yes").output == plan
-    (tmp_path / "tables.yaml").write_text(declared.replace('"decimal(8,3)"', "decimals"))
-    assert run("apply", "tables.yaml").errors == rejection
+    assert apply(declared, "--yes").output == plan
+    assert apply(declared.replace('"decimal(8,3)"', "decimals")).errors == rejection
 
 
-def test_a_plan_changes_nothing_and_can_tell_by_its_exit_status(gateway: Gateway, run: Run, tmp_path: Path) -> None:
-    (tmp_path / "tables.yaml").write_text(ORDERS)
-    assert run("apply", "tables.yaml", "--plan").status == 0
-    assert run("apply", "tables.yaml", "--dry-run", "--detailed-exitcode").status == 2
+def test_a_plan_changes_nothing_and_can_tell_by_its_exit_status(gateway: Gateway, apply: Run) -> None:
+    assert apply(ORDERS, "--plan").status == 0
+    assert apply(ORDERS, "--dry-run", "--detailed-exitcode").status == 2
     assert gateway.get("/v1/tables").json()["tables"] == []
-    assert run("apply", "tables.yaml", "--yes").status == 0
-    assert run("apply", "tables.yaml", "--plan", "--detailed-exitcode").status == 0
+    assert apply(ORDERS, "--yes").status == 0
+    assert apply(ORDERS, "--plan", "--detailed-exitcode").status == 0
 
 
 def test_what_needs_a_new_folder_is_shown_with_its_command_and_holds_up_everything(
-    gateway: Gateway, run: Run, tmp_path: Path
+    gateway: Gateway, run: Run, apply: Run
 ) -> None:
     gateway.register("sales.orders", {"id": "string"}, ["id"])
-    (tmp_path / "tables.yaml").write_text(ORDERS)
-    ended = run("apply", "tables.yaml", "--yes")
+    ended = apply(ORDERS, "--yes")
     assert ended.status == 1
     assert "    ! column id is string and cannot become int64\n" in ended.output
     command = "mirrorgate tables recreate sales.orders --generation 1 --file tables.yaml"
@@ -111,62 +113,54 @@ def test_what_needs_a_new_folder_is_shown_with_its_command_and_holds_up_everythi
 
     assert run(*command.split()[2:], "--no-wait").status == 0
     assert gateway.status("sales.orders")["state"] == "dropping"
-    ended = run("apply", "tables.yaml", "--plan")
+    ended = apply(ORDERS, "--plan")
     assert (ended.status, "! table sales.orders is dropping" in ended.output) == (1, True)
 
 
-def test_columns_that_only_the_table_has_are_rejected_or_kept_for_messages(
-    gateway: Gateway, run: Run, tmp_path: Path
-) -> None:
+def test_columns_that_only_the_table_has_are_rejected_or_kept_for_messages(gateway: Gateway, apply: Run) -> None:
     gateway.register("sales.lines", {"number": "int32", "note": "string"}).raise_for_status()
-    (tmp_path / "tables.yaml").write_text(ORDERS.replace("add_as_string", "reject"))
-    ended = run("apply", "tables.yaml", "--plan")
+    ended = apply(ORDERS.replace("add_as_string", "reject"), "--plan")
     assert "    ! column note string is in the table but not in the file\n" in ended.output
     assert "or to the option `exclude`" in ended.output
-    (tmp_path / "tables.yaml").write_text(ORDERS.replace("int32}", "int32}, {name: x, type: date}"))
-    ended = run("apply", "tables.yaml", "--yes")
+    wider = ORDERS.replace("int32}", "int32}, {name: x, type: date}")
+    ended = apply(wider, "--yes")
     assert "      column note string is not in the file; messages may add columns\n" in ended.output
     assert [column["name"] for column in gateway.get("/v1/tables/sales.lines/schema").json()["columns"]] == [
         "number",
         "note",
         "x",
     ]
-    assert run("apply", "tables.yaml").output.endswith("0 to create, 0 to change, 2 as declared, 0 rejected\n")
+    assert apply(wider).output.endswith("0 to create, 0 to change, 2 as declared, 0 rejected\n")
 
 
-def test_a_table_with_row_images_is_rebuilt_rather_than_emptied(gateway: Gateway, run: Run, tmp_path: Path) -> None:
+def test_a_table_with_row_images_is_rebuilt_rather_than_emptied(gateway: Gateway, apply: Run) -> None:
     gateway.register("sales.orders", {"id": "string", "note": "string"}, ["id"], row_images="on").raise_for_status()
-    (tmp_path / "tables.yaml").write_text(ORDERS)
-    ended = run("apply", "tables.yaml", "--plan")
+    ended = apply(ORDERS, "--plan")
     assert "Rebuild it, which keeps its rows: mirrorgate tables rebuild sales.orders --generation 1" in ended.output
 
 
-def test_beginning_and_ceasing_to_keep_row_images_is_told(gateway: Gateway, run: Run, tmp_path: Path) -> None:
+def test_beginning_and_ceasing_to_keep_row_images_is_told(gateway: Gateway, apply: Run) -> None:
     gateway.register("sales.orders", {"id": "int64", "note": "string"}, ["id"]).raise_for_status()
     keeping = ORDERS.replace("string}\n", "string}\n    options: {row_images: on}\n", 1)
-    (tmp_path / "tables.yaml").write_text(keeping)
-    assert "rows that the table has already need a backfill" in run("apply", "tables.yaml", "--yes").output
-    (tmp_path / "tables.yaml").write_text(ORDERS)
-    ended = run("apply", "tables.yaml", "--plan")
+    assert "rows that the table has already need a backfill" in apply(keeping, "--yes").output
+    ended = apply(ORDERS, "--plan")
     assert "    ~ option row_images: on -> off\n      without row_images=on" in ended.output
 
 
-def test_a_table_that_fails_stops_it_and_the_same_command_goes_on(gateway: Gateway, run: Run, tmp_path: Path) -> None:
+def test_a_table_that_fails_stops_it_and_the_same_command_goes_on(gateway: Gateway, apply: Run) -> None:
     gateway.register("other", {"id": "int64"})
     takes = ORDERS.replace(
         "      - {name: note, type: string}",
         "      - {name: note, type: string}\n    options: {sources: [sales.lines]}",
     )
-    (tmp_path / "tables.yaml").write_text(takes + "  - {name: z, columns: [{name: id, type: date}]}\n")
-    ended = run("apply", "tables.yaml", "--yes")
+    ended = apply(takes + "  - {name: z, columns: [{name: id, type: date}]}\n", "--yes")
     assert ended.status == 1
     assert "done: sales.orders\n" in ended.output
     assert "failed at sales.lines; not done: sales.lines, z\nrun the same command again to continue\n" in ended.errors
     assert "error bad_name: sales.lines is a source of another table" in ended.errors
 
     gateway.put("/v1/tables/sales.orders", json={"options": {"sources": []}}).raise_for_status()
-    (tmp_path / "tables.yaml").write_text(ORDERS + "  - {name: z, columns: [{name: id, type: date}]}\n")
-    ended = run("apply", "tables.yaml", "--yes", "--json")
+    ended = apply(ORDERS + "  - {name: z, columns: [{name: id, type: date}]}\n", "--yes", "--json")
     assert ended.status == 0
     report = ended.report
     assert (report["done"], report["left"], report["complete"]) == (["sales.lines", "z"], [], True)
@@ -174,18 +168,15 @@ def test_a_table_that_fails_stops_it_and_the_same_command_goes_on(gateway: Gatew
     assert [table["action"] for table in report["tables"]] == ["nothing", "create", "create"]
 
 
-def test_apply_asks_only_on_a_terminal(
-    gateway: Gateway, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "tables.yaml").write_text(ORDERS)
+def test_apply_asks_only_on_a_terminal(gateway: Gateway, apply: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
-    ended = run("apply", "tables.yaml")
+    ended = apply(ORDERS)
     assert (ended.status, "Give --yes to make the changes" in ended.errors) == (1, True)
     monkeypatch.setattr("sys.stdin", Answering("n\n"))
-    assert run("apply", "tables.yaml").status == 1
+    assert apply(ORDERS).status == 1
     assert gateway.get("/v1/tables").json()["tables"] == []
     monkeypatch.setattr("sys.stdin", Answering("y\n"))
-    assert run("apply", "tables.yaml").status == 0
+    assert apply(ORDERS).status == 0
     assert len(gateway.get("/v1/tables").json()["tables"]) == 2
 
 
@@ -217,27 +208,26 @@ def test_apply_asks_only_on_a_terminal(
     ],
 )
 def test_what_the_gateway_finds_wrong_is_named_by_line_and_path_before_anything_is_done(
-    gateway: Gateway, run: Run, tmp_path: Path, before: str, after: str, said: str
+    gateway: Gateway, apply: Run, before: str, after: str, said: str
 ) -> None:
-    (tmp_path / "tables.yaml").write_text(ORDERS.replace(before, after))
-    ended = run("apply", "tables.yaml", "--yes")
+    ended = apply(ORDERS.replace(before, after), "--yes")
     assert ended.status == 1
     assert f": tables.yaml, {said}" in ended.errors
     assert gateway.get("/v1/tables").json()["tables"] == []
 
 
-def test_options_of_every_form_are_taken_as_a_registration_has_them(gateway: Gateway, run: Run, tmp_path: Path) -> None:
+def test_options_of_every_form_are_taken_as_a_registration_has_them(gateway: Gateway, apply: Run) -> None:
     options = """{seed_file: false, audit_columns: {operation: _op}, rename: {note: text},
       constants: {region: {type: string, value: no}}, masks: {note: {method: truncate, characters: 3}},
       filter: {any: [{column: id, op: in, values: [1, 2]}, {column: id, op: ">", value: 9}]}}"""
     column = "{name: note, type: string}"
-    (tmp_path / "tables.yaml").write_text(ORDERS.replace(column, f"{column}\n    options: {options}"))
-    assert run("apply", "tables.yaml", "--yes").errors == ""
+    declared = ORDERS.replace(column, f"{column}\n    options: {options}")
+    assert apply(declared, "--yes").errors == ""
     found = gateway.status("sales.orders")["options"]
     assert (found["seed_file"], found["masks"]["note"]["characters"]) == (False, 3)
     assert found["constants"]["region"]["value"] == "no"
     assert [one["values"] for one in found["filter"]["any"]] == [["1", "2"], None]
-    assert run("apply", "tables.yaml").output == "0 to create, 0 to change, 2 as declared, 0 rejected\n"
+    assert apply(declared).output == "0 to create, 0 to change, 2 as declared, 0 rejected\n"
 
 
 def test_what_is_exported_can_be_applied_through_a_pipe(

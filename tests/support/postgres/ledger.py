@@ -30,8 +30,13 @@ class Owned:
 
 def owned_table(engine: sa.Engine, *batches: list[int], name: str = "t") -> Owned:
     """Create a table of one key column `id` with these staged batches, one block each, owned by a new worker."""
-    table = registered(engine, name, schema_of({"id": "int64"}, ["id"]))
-    stage_keys(engine, table, *batches)
+    stage_keys(engine, registered(engine, name, schema_of({"id": "int64"}, ["id"])), *batches)
+    return owned_now(engine, name)
+
+
+def owned_now(engine: sa.Engine, name: str) -> Owned:
+    """Return a table as it is now, owned by a new worker."""
+    table = current(engine, name)
     return Owned(table, *claim_by(engine, table.table_id))
 
 

@@ -16,7 +16,7 @@ from mirrorgate.errors import Code
 from tests.api.calls import Gateway
 from tests.support.gateway_parts import current
 from tests.support.postgres import sql
-from tests.support.postgres.ledger import ALL_IN_ONE_FILE, Owned, claim_by, publish_all
+from tests.support.postgres.ledger import ALL_IN_ONE_FILE, owned_now, publish_all
 
 ORDERS: Final = {"order_id": "int64", "customer": "string", "placed_at": "timestamp", "total": "decimal(12,2)"}
 HOUR: Final = """
@@ -90,8 +90,7 @@ class Stock:
         }
 
     def publish(self, table: str) -> None:
-        found = current(self.engine, table)
-        owned = Owned(found, *claim_by(self.engine, found.table_id))
+        owned = owned_now(self.engine, table)
         sql.call(self.engine, renew_lease, owned.worker, 3_600)
         publish_all(self.engine, owned, ALL_IN_ONE_FILE)
 
