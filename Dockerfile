@@ -14,10 +14,11 @@ FROM build AS wheel
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY clients/python ./clients/python
+COPY packages ./packages
 COPY app ./app
 COPY spark_jobs ./spark_jobs
 COPY migrations ./migrations
-RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels ./clients/python .
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels ./clients/python . ./packages/bridge ./packages/zone
 
 FROM build AS api-environment
 COPY requirements/api.lock requirements/api-rows.lock /requirements/
@@ -27,7 +28,8 @@ RUN python -m venv --without-pip /opt/mirrorgate \
     && pip --python /opt/mirrorgate/bin/python install \
         --no-cache-dir --require-hashes --requirement /requirements/api${ROWS:+-rows}.lock
 COPY --from=wheel /wheels /wheels
-RUN pip --python /opt/mirrorgate/bin/python install --no-cache-dir --no-deps --no-index /wheels/*.whl \
+RUN pip --python /opt/mirrorgate/bin/python install --no-cache-dir --no-deps --no-index \
+        /wheels/mirrorgate-*.whl /wheels/mirrorgate_gateway-*.whl \
     && sh /slim.sh /opt/mirrorgate
 
 FROM build AS drain-environment
@@ -35,7 +37,8 @@ COPY requirements/drain.lock /requirements/
 RUN python -m venv --without-pip /opt/mirrorgate \
     && pip --python /opt/mirrorgate/bin/python install --no-cache-dir --require-hashes --requirement /requirements/drain.lock
 COPY --from=wheel /wheels /wheels
-RUN pip --python /opt/mirrorgate/bin/python install --no-cache-dir --no-deps --no-index /wheels/*.whl \
+RUN pip --python /opt/mirrorgate/bin/python install --no-cache-dir --no-deps --no-index \
+        /wheels/mirrorgate-*.whl /wheels/mirrorgate_gateway-*.whl /wheels/mirrorgate_zone-*.whl \
     && sh /slim.sh /opt/mirrorgate
 
 FROM build AS bridge-environment
@@ -43,7 +46,8 @@ COPY requirements/bridge.lock /requirements/
 RUN python -m venv --without-pip /opt/mirrorgate \
     && pip --python /opt/mirrorgate/bin/python install --no-cache-dir --require-hashes --requirement /requirements/bridge.lock
 COPY --from=wheel /wheels /wheels
-RUN pip --python /opt/mirrorgate/bin/python install --no-cache-dir --no-deps --no-index /wheels/*.whl \
+RUN pip --python /opt/mirrorgate/bin/python install --no-cache-dir --no-deps --no-index \
+        /wheels/mirrorgate-*.whl /wheels/mirrorgate_gateway-*.whl /wheels/mirrorgate_bridge-*.whl \
     && sh /slim.sh /opt/mirrorgate
 
 # A Java runtime with the modules that Spark loads, and no others. The folder for manual pages is missing from slim

@@ -29,8 +29,10 @@ HOURS ?= 1
 MINUTES ?= 1
 SEED ?=
 
-COMPILE := $(RUN) uv pip compile --universal --python-version 3.11 --fork-strategy fewest --quiet \
-	--no-emit-package mirrorgate --no-emit-index-url --generate-hashes --custom-compile-command 'make lock'
+COMPILE := $(RUN) uv pip compile --universal --python-version 3.11.1 --fork-strategy fewest --quiet \
+	--no-emit-package mirrorgate --no-emit-package mirrorgate-gateway --no-emit-index-url --generate-hashes --custom-compile-command 'make lock'
+
+PROJECTS := pyproject.toml packages/bridge/pyproject.toml packages/zone/pyproject.toml
 
 .PHONY: help demo up test test-fast test-real test-all check bench bench-plots fuzz fuzz-paths chaos model soak conformance mutants openapi docs site schema screenshots dashboard manifests helm-tools images sbom release lock clean .venv .venv-run
 
@@ -129,17 +131,17 @@ sbom: .venv ## Write a CycloneDX bill of materials for each image into build/sbo
 	@$(RUN) tools.sbom $(ARGS)
 
 lock: .venv ## Pin the newest versions that fit pyproject.toml, with the SHA-256 of their files
-	@$(COMPILE) pyproject.toml --upgrade --extra dev --output-file requirements/dev.lock
+	@$(COMPILE) $(PROJECTS) --upgrade --extra dev --extra kafka --extra objects --output-file requirements/dev.lock
 	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --output-file requirements/client.lock
 	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra api --extra otel \
 		--output-file requirements/api.lock
 	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra api --extra otel \
 		--extra rows --output-file requirements/api-rows.lock
-	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra drain --extra mirror \
-		--extra onelake --extra otel --output-file requirements/drain.lock
-	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra embedded --extra emulator --extra kafka \
+	@$(COMPILE) pyproject.toml packages/zone/pyproject.toml --constraint requirements/dev.lock --no-annotate \
+		--extra drain --extra mirror --extra onelake --extra otel --output-file requirements/drain.lock
+	@$(COMPILE) $(PROJECTS) --constraint requirements/dev.lock --no-annotate --extra embedded --extra kafka \
 		--extra mirror --extra objects --extra onelake --extra otel --output-file requirements/run.lock
-	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra kafka --extra objects \
+	@$(COMPILE) packages/bridge/pyproject.toml --constraint requirements/dev.lock --no-annotate --extra kafka --extra objects \
 		--output-file requirements/bridge.lock
 	@$(COMPILE) tests/sdk/requirements.in --upgrade --output-file requirements/sdk.lock
 	@$(COMPILE) tests/real/requirements.in --upgrade --output-file requirements/real.lock

@@ -25,7 +25,6 @@ _MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "embedded": (*_API, "pyspark"),
     "mirror": (*_SERVER, "deltalake", "duckdb", "pyspark"),
     "rows": (*_SERVER, "deltalake"),
-    "emulator": (*_SERVER, "deltalake", "duckdb", "trustme"),
     "kafka": ("confluent_kafka", "fastavro", "prometheus_client"),
     "objects": ("obstore", "prometheus_client"),
     "onelake": ("azure.identity", "azure.storage.filedatalake"),
@@ -42,7 +41,7 @@ def is_installed(module: str) -> bool:
         return False
 
 
-def require_extras(command: str, *extras: str) -> None:
+def require_extras(command: str, *extras: str, distribution: str = "mirrorgate-gateway") -> None:
     """Raise Misconfigured `extra_missing` unless the packages of `extras` are installed, without importing them.
 
     The remedy installs all that is missing at once.
@@ -54,5 +53,5 @@ def require_extras(command: str, *extras: str) -> None:
         raise Misconfigured(
             Code.EXTRA_MISSING,
             f"`mirrorgate {command}` needs packages that are not installed: {', '.join(modules)}",
-            remedy=f"Install the extra{'s' if len(names) > 1 else ''} `mirrorgate-gateway[{','.join(names)}]`.",
+            remedy=f"Install the extra{'s' if len(names) > 1 else ''} `{distribution}[{','.join(names)}]`.",
         )

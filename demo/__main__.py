@@ -87,7 +87,7 @@ def main() -> int:
 
 def show_fabric(data_dir: Path, changes: int, stack: ExitStack) -> int:
     """Post everything, wait until Fabric's emulator shows it, and compare. Raise MirrorDiffers for any difference."""
-    from app.emulator.emulator import running
+    from mirrorgate_zone.emulator.emulator import running
 
     emulator = stack.enter_context(running(data_dir / "fabric"))
     found = emulator.addresses

@@ -2,6 +2,6 @@
 
 import urllib.request
 
-from app.bridge.settings_file import DEFAULT_HEALTH_PORT
+from mirrorgate_bridge.settings_file import DEFAULT_HEALTH_PORT
 
 urllib.request.urlopen(f"http://127.0.0.1:{DEFAULT_HEALTH_PORT}/healthz", timeout=3).close()

@@ -27,7 +27,7 @@ level=$1
 # What .venv was made from, and so its level. The path is part of it, because programs in .venv contain it.
 made_from() {
     pwd
-    cksum pyproject.toml clients/python/pyproject.toml "requirements/$1.lock" tools/make_venv.sh
+    cksum pyproject.toml clients/python/pyproject.toml packages/*/pyproject.toml "requirements/$1.lock" tools/make_venv.sh
 }
 
 is_new_enough() {
@@ -97,6 +97,6 @@ sed -n '/^uv==/,/[^\\]$/p' requirements/dev.lock >.venv/uv.lock
 echo "  2/3 the packages"
 install --require-hashes --requirement "requirements/$level.lock"
 echo "  3/3 Mirrorgate itself"
-install --no-deps --editable clients/python --editable .
+install --no-deps --editable clients/python --editable . --editable packages/bridge --editable packages/zone
 made_from "$level" >"$stamp"
 echo "Installed in $(($(date +%s) - begun)) s; .venv has $(du -sm .venv | cut -f1) MB"

@@ -16,22 +16,22 @@ from pydantic.fields import FieldInfo
 
 from app.api.schemas.tables import RegisterTable
 from app.api.server.problem_responses import STATUS
-from app.bridge.kafka.settings import BridgeSettings
-from app.bridge.objects.settings import ObjectsSettings
-from app.bridge.settings_file import Section
 from app.domain.fabric import STATES
 from app.domain.model.table_options import DEFAULT_OPTIONS
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
-from app.emulator.exercises import EXERCISES, STEPS
-from app.emulator.faults import FaultRates
 from app.settings import PREFIX
 from app.settings.model import SUBJECTS as SETTINGS
-from app.verify.codes import SUBJECTS as FINDINGS
 from mirrorgate.cli.main import app
 from mirrorgate.errors import Kind
 from mirrorgate.errors.codes import KEPT
 from mirrorgate.errors.codes import SUBJECTS as ERRORS
 from mirrorgate.errors.site import page_of_code
+from mirrorgate_bridge.kafka.settings import BridgeSettings
+from mirrorgate_bridge.objects.settings import ObjectsSettings
+from mirrorgate_bridge.settings_file import Section
+from mirrorgate_zone.emulator.exercises import EXERCISES, STEPS
+from mirrorgate_zone.emulator.faults import FaultRates
+from mirrorgate_zone.verify.codes import SUBJECTS as FINDINGS
 from tools.format_tables import parameters_table, types_tables
 from tools.limits import limits_tables
 from tools.seeds import seeds_tables

@@ -1,7 +1,7 @@
 """Build everything that a release publishes, and try it as a user would: `make release ARGS=--dry-run`.
 
-The wheels and source archives of both distributions, a bill of materials for each image, the site, whose links into the
-repository lead to the version's tag, and, where buildah or Docker is there, the images. Then both wheels are installed
+The wheels and source archives of all distributions, a bill of materials for each image, the site, whose links into the
+repository lead to the version's tag, and, where buildah or Docker is there, the images. Then the wheels are installed
 in an empty environment, a gateway starts from it in an empty folder, and five lines of Python send rows, which must be
 in its landing zone.
 
@@ -29,6 +29,8 @@ from tools import sbom, site
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 DIST: Final = REPOSITORY / "dist"
+PROJECTS: Final = ("clients/python", ".", "packages/bridge", "packages/zone")
+"""The folder of each distribution, what it depends on first."""
 FOLDER: Final = REPOSITORY / "build" / "release"
 VERSION: Final = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 BUILDERS: Final = {
@@ -72,7 +74,7 @@ def check_tag(*, dry_run: bool) -> None:
 def build_packages(folder: Path = DIST) -> None:
     """Build a wheel and a source archive of each distribution into a folder, and nothing else remains there."""
     shutil.rmtree(folder, ignore_errors=True)
-    for project in ("clients/python", "."):
+    for project in PROJECTS:
         _python("-m", "uv", "build", "--no-build-isolation", "--quiet", "--out-dir", str(folder), project)
 
 
@@ -92,12 +94,12 @@ def build_images(builder: str) -> None:
 
 
 def install() -> Path:
-    """Install both wheels with the embedded gateway in an empty environment; return its folder of programs."""
+    """Install the wheels with the embedded gateway in an empty environment; return its folder of programs."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     environment = FOLDER / "environment"
     _python("-m", "uv", "venv", "--quiet", "--python", sys.executable, str(environment))
-    extras = {"mirrorgate-": "dataframes", "mirrorgate_gateway-": "embedded"}
-    wheels = [f"{wheel}[{extra}]" for name, extra in extras.items() for wheel in DIST.glob(f"{name}*.whl")]
+    extras = {"mirrorgate": "[dataframes]", "mirrorgate_gateway": "[embedded]", "mirrorgate_bridge": "[kafka,objects]"}
+    wheels = [f"{wheel}{extras.get(wheel.name.partition('-')[0], '')}" for wheel in DIST.glob("*.whl")]
     python = str(environment / "bin" / "python")
     _python("-m", "uv", "pip", "install", "--quiet", "--python", python, *wheels)
     return environment / "bin"

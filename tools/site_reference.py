@@ -21,7 +21,7 @@ from tools.reference import WITHOUT_STATUS
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 RECORDED: Final = REPOSITORY / "tests" / "observability" / "recorded"
-SOURCES: Final = ("app", "spark_jobs", "clients/python/mirrorgate")
+SOURCES: Final = ("app", "spark_jobs", "clients/python/mirrorgate", "packages")
 
 _PROCESSES: Final = {
     "api": "API",

@@ -5,13 +5,10 @@ from typing import Final
 import typer
 
 from app.cli import administration, fabric, fabric_setup, messages, processes
-from app.cli.bridge import kafka as bridge_kafka
-from app.cli.bridge import objects as bridge_objects
 from app.cli.doctor import doctor
 from app.cli.mirror import inspection, upkeep
 from app.cli.mirror import rows as mirrored_rows
 from app.cli.tables import check, images, operations, show
-from app.cli.verify import certify, verify
 from mirrorgate.cli.options import TO_USE
 
 _TO_RUN: Final = "Run the gateway"
@@ -57,13 +54,6 @@ layouts.command("list")(messages.list_layouts)
 layouts.command("show")(messages.show_layout)
 layouts.command("put")(messages.put_layout)
 layouts.command("delete")(messages.delete_layout)
-
-bridge = typer.Typer(
-    help="Read messages from Kafka or object storage and post them to a gateway, each exactly once.",
-    no_args_is_help=True,
-)
-bridge.command("kafka")(bridge_kafka)
-bridge.command("objects")(bridge_objects)
 
 mirror = typer.Typer(
     help="Run the Delta mirror of a landing zone, and inspect, compare, query and maintain its tables.",
@@ -116,18 +106,14 @@ def add_commands(root: typer.Typer) -> None:
     root.command("up", rich_help_panel=_TO_RUN)(processes.up)
     root.command("api", rich_help_panel=_TO_RUN)(processes.api)
     root.command("drain", rich_help_panel=_TO_RUN)(processes.drain)
-    root.command("emulator", rich_help_panel=_TO_RUN)(processes.emulator)
-    root.command("certify", rich_help_panel=_TO_RUN)(certify)
     root.command("migrate", rich_help_panel=_TO_RUN)(processes.migrate)
     root.command("settings", rich_help_panel=_TO_RUN)(processes.list_settings)
     root.command("doctor", rich_help_panel=_TO_RUN)(doctor)
     root.command("status", rich_help_panel=TO_USE)(show.status)
-    root.command("verify", rich_help_panel=TO_USE)(verify)
     root.add_typer(tables, name="tables", rich_help_panel=TO_USE)
     root.add_typer(letters, name="dead-letters", rich_help_panel=TO_USE)
     root.add_typer(alert_commands, name="alerts", rich_help_panel=_TO_ADMINISTER)
     root.add_typer(layouts, name="layouts", rich_help_panel=TO_USE)
-    root.add_typer(bridge, name="bridge", rich_help_panel=TO_USE)
     root.add_typer(mirror, name="mirror", rich_help_panel=TO_USE)
     root.add_typer(fabric_commands, name="fabric", rich_help_panel=_TO_RUN)
     root.add_typer(key_commands, name="keys", rich_help_panel=_TO_ADMINISTER)

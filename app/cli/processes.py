@@ -1,24 +1,17 @@
-"""Commands that run the gateway or a part of it (`up`, `api`, `drain`), `emulator`, `migrate`, and `settings`."""
+"""Commands that run the gateway or a part of it (`up`, `api`, `drain`), `migrate`, and `settings`."""
 
 import os
-import shlex
-import signal
 import sys
-import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import asdict
-from functools import wraps
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Final, ParamSpec
+from typing import Annotated, Any, Final
 
 import typer
 
 from app.extras import require_extras
-from mirrorgate.cli.console import CANNOT_START, ERRORS, INTERRUPTED, encoded, say
-from mirrorgate.cli.options import DEFAULT_DATA_DIR, AsJson, named_values
-from mirrorgate.errors import Code, Misconfigured
+from mirrorgate.cli.console import ERRORS, INTERRUPTED, is_program, say
+from mirrorgate.cli.options import DEFAULT_DATA_DIR
 
 DataDir = Annotated[Path, typer.Option(help="Folder for the Postgres data, keys and logs of this gateway.")]
 Host = Annotated[
@@ -45,24 +38,8 @@ DatabaseUrl = Annotated[
 
 _SLICE_SECONDS: Final = 0.2
 
-Parameters = ParamSpec("Parameters")
 
-
-def _is_program(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
-    """Let a command end with CANNOT_START after Misconfigured, so that a service manager does not start it again."""
-
-    @wraps(command)
-    def run(*arguments: Parameters.args, **options: Parameters.kwargs) -> None:
-        try:
-            command(*arguments, **options)
-        except Misconfigured as error:
-            error.exit_status = CANNOT_START
-            raise
-
-    return run
-
-
-@_is_program
+@is_program
 def up(
     data_dir: DataDir = DEFAULT_DATA_DIR,
     host: Host = None,
@@ -114,7 +91,7 @@ def _up(data_dir: Path, host: str | None, port: int | None, landing_zone: str | 
     run_up(settings, data_dir, landing_zone, ERRORS, environment=os.environ, mirror=mirror)
 
 
-@_is_program
+@is_program
 def api(host: Host = None, port: Port = None, database_url: DatabaseUrl = None) -> None:
     """Run the API alone. Requires the extra `api`, a database and a key.
 
@@ -129,7 +106,7 @@ def api(host: Host = None, port: Port = None, database_url: DatabaseUrl = None) 
     serve(Settings.from_environment())
 
 
-@_is_program
+@is_program
 def drain(
     once: Annotated[bool, typer.Option("--once", help="Publish everything pending, then exit.")] = False,
     landing_zone: LandingZone = None,
@@ -163,81 +140,7 @@ def drain(
     os.execve(command[0], command, environment)
 
 
-@_is_program
-def emulator(
-    directory: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder that keeps databases and files for the next start. Default: a temporary one, removed.",
-            show_default=False,
-        ),
-    ] = None,
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 picks a free one.")] = 8490,
-    faults: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--fault",
-            metavar="NAME=VALUE",
-            help="What goes wrong from the start: throttle=0.1, lost_answer=0.05, expired_token=100, "
-            "paused_capacity=true, slow_replication=30. Repeatable.",
-            show_default=False,
-        ),
-    ] = None,
-    retention_days: Annotated[float, typer.Option(min=0, help="Days until applied files are deleted.")] = 7.0,
-    as_json: AsJson = False,
-) -> None:
-    """Run Fabric open mirroring on this machine: OneLake, REST API, Delta tables, SQL. Requires the extra `emulator`.
-
-    Prints its addresses, a token, and the variables with which a program for Fabric runs against it unchanged; with
-    --json as one line. Ctrl-C stops it. One port answers everything, with TLS or plain HTTP, and is a proxy for
-    Fabric's hosts. docs/operate/emulator.md says where it differs from Fabric.
-
-    For example:
-
-        mirrorgate emulator --directory /tmp/fabric --fault throttle=0.1
-    """
-    require_extras("emulator", "emulator")
-    from pydantic import ValidationError
-
-    from app.emulator.emulator import running
-    from app.emulator.faults import FaultRates, Faults
-
-    try:
-        rates = FaultRates.model_validate(named_values("--fault", faults or []))
-    except ValidationError as error:
-        wrong = error.errors(include_url=False)[0]
-        where = ".".join(map(str, wrong["loc"]))
-        raise Misconfigured(
-            Code.BAD_SETTING,
-            f"--fault {where}: {wrong['msg']}",
-            remedy=f"The faults are {', '.join(FaultRates.model_fields)}. A share is a number from 0 to 1.",
-        ) from error
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with (
-        suppress(KeyboardInterrupt),
-        running(directory, port=port, faults=Faults(rates=rates), retention_seconds=retention_days * 86_400) as started,
-    ):
-        found = started.addresses
-        if as_json:
-            sys.stdout.write(f"{encoded(asdict(found))}\n")
-        else:
-            kept = "kept" if directory else "removed at the end"
-            say(f"OneLake       {found.onelake}")
-            say(f"Fabric REST   {found.fabric}")
-            say(f"SQL           {found.sql}")
-            say(f"token         {found.token}")
-            say(f"landing zone  {found.landing_zone}")
-            say(f"certificate   {found.certificate}")
-            say(f"files         {found.directory} ({kept})\n")
-            for name, value in found.environment.items():
-                sys.stdout.write(f"export {name}={shlex.quote(value)}\n")
-            say("\nready. Paste these lines into the shell of a publisher. Ctrl-C stops the emulator.")
-        sys.stdout.flush()
-        while True:
-            time.sleep(_SLICE_SECONDS)  # a slice, because a signal to another thread does not end this wait
-
-
-@_is_program
+@is_program
 def migrate(
     check: Annotated[
         bool, typer.Option("--check", help="Only report the revisions of the database and of this program.")

@@ -10,9 +10,9 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from app.bridge.kafka.bridge import MAX_RECORDS_AT_A_TIME
-from app.bridge.kafka.cluster import DEFAULTS, FIXED
 from benchmarks.loads.topics import PARTITIONS, TOPICS
+from mirrorgate_bridge.kafka.bridge import MAX_RECORDS_AT_A_TIME
+from mirrorgate_bridge.kafka.cluster import DEFAULTS, FIXED
 
 _MAX_SECONDS: Final = 120.0
 

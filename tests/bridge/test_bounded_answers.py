@@ -12,9 +12,9 @@ from pydantic import SecretStr
 from app.api.alerting import Webhook
 from app.api.auth.oidc import discovered, issuer_client
 from app.bounded_answers import UnusableAnswer, bounded_answer
-from app.bridge.kafka.registry import SchemaRegistry
 from app.fabric.transport import Transport
 from mirrorgate.errors import TemporarilyUnavailable
+from mirrorgate_bridge.kafka.registry import SchemaRegistry
 from tests.support.http.stand_in import StandIn, serving
 
 BLOCK = b" " * 2**20

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from app.bridge.kafka.settings import BridgeSettings, read_settings
 from app.yaml_text import BadFile
 from mirrorgate.errors import MirrorgateError
+from mirrorgate_bridge.kafka.settings import BridgeSettings, read_settings
 from tests.support.processes import REPOSITORY
 
 ENVIRONMENT = {"MIRRORGATE_API_KEY": "mg_key", "WHERE": "http://gateway:8480"}

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.bridge.objects.settings import StreamReader
 from mirrorgate.chunking.chunks import Limits
 from mirrorgate.chunking.json_messages import split_json
 from mirrorgate.errors import Code, RejectedInput
 from mirrorgate.file_content import HashedStream, Mark, StreamCutter, with_lookahead
+from mirrorgate_bridge.objects.settings import StreamReader
 
 READER = StreamReader(StreamCutter(split_json))
 

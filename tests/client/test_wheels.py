@@ -10,7 +10,7 @@ import pytest
 
 from mirrorgate import GatewayClient
 from tests.api.calls import ADMIN_KEY
-from tests.project.facts import CLIENT, REPOSITORY
+from tests.project.facts import BRIDGE, CLIENT, GATEWAY, REPOSITORY, ZONE
 from tests.support.http.server import api_process
 from tools.release import build_packages
 
@@ -26,7 +26,9 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("wheel", "sources", "packages"),
     [
         ("mirrorgate-*.whl", CLIENT, ("mirrorgate",)),
-        ("mirrorgate_gateway-*.whl", ".", ("app", "spark_jobs", "migrations")),
+        ("mirrorgate_gateway-*.whl", GATEWAY, ("app", "spark_jobs", "migrations")),
+        ("mirrorgate_bridge-*.whl", BRIDGE, ("mirrorgate_bridge",)),
+        ("mirrorgate_zone-*.whl", ZONE, ("mirrorgate_zone",)),
     ],
 )
 def test_a_wheel_holds_its_packages_and_nothing_else(

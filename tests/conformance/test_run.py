@@ -12,8 +12,8 @@ from threading import Event, Thread
 
 import pytest
 
-from app.emulator.fabric_api import Answer
-from app.emulator.onelake import ITEM, OneLake
+from mirrorgate_zone.emulator.fabric_api import Answer
+from mirrorgate_zone.emulator.onelake import ITEM, OneLake
 from tests.support.fabric.endpoint import Fabric
 from tests.support.processes import REPOSITORY
 from tools.conformance.__main__ import main

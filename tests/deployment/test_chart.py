@@ -13,11 +13,11 @@ import typer.main
 import yaml
 from jsonschema import Draft202012Validator
 
-from app.bridge.kafka.settings import read_settings as read_kafka
-from app.bridge.objects.settings import read_settings as read_objects
-from app.bridge.settings_file import DEFAULT_HEALTH_PORT
 from app.settings import Settings
 from mirrorgate.cli.main import app as command_line
+from mirrorgate_bridge.kafka.settings import read_settings as read_kafka
+from mirrorgate_bridge.objects.settings import read_settings as read_objects
+from mirrorgate_bridge.settings_file import DEFAULT_HEALTH_PORT
 from tests.project.facts import REPOSITORY, project_table
 from tools.manifests import CHART, MANIFESTS, chart_digest, find_program, leaves, manifest_files, readme, render
 

@@ -13,13 +13,13 @@ from azure.core.exceptions import ClientAuthenticationError
 from azure.core.pipeline.transport import HttpRequest, RequestsTransportResponse
 
 from app.domain.model.table import DropAction, DropPlan
-from app.emulator import OneLake, Trust
-from app.emulator.faults import answer
 from app.landing.adls.client import AdlsClient
 from app.staging.connection.database import open_engine
 from app.staging.ledger.reports import failing_tables
 from app.staging.tables.operations import begin_drop
 from mirrorgate.errors import Code, TemporarilyUnavailable
+from mirrorgate_zone.emulator import OneLake, Trust
+from mirrorgate_zone.emulator.faults import answer
 from tests.drain.conftest import NewDrain
 from tests.drain.test_restore import ID
 from tests.support.gateway_parts import current, registered, stage_keys

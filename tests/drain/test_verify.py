@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 from app.checks.landing_zone import require_own_zone, verify_table
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber
-from app.emulator import Trust
 from app.landing.local_zone import LocalZone
+from mirrorgate_zone.emulator import Trust
 from tests.drain.conftest import NewDrain
 from tests.drain.test_landing_zone_command import Terminal, terminal
 from tests.support.cli_output import first_json

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.emulator.emulator import TOKEN, Emulator, running
 from mirrorgate.testing import _emulator_process, mirrorgate_emulator
+from mirrorgate_zone.emulator.emulator import TOKEN, Emulator, running
 from tests.support.onelake.clients import FixedToken, file_system
 from tests.support.waiting import wait_until
 

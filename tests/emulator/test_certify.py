@@ -15,7 +15,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from app.emulator.exercises import (
+from mirrorgate.cli.main import app
+from mirrorgate_zone.emulator.exercises import (
     EXERCISES,
     STEPS,
     Event,
@@ -30,8 +31,7 @@ from app.emulator.exercises import (
     other_uploads,
     start_of,
 )
-from app.emulator.faults import answer
-from mirrorgate.cli.main import app
+from mirrorgate_zone.emulator.faults import answer
 from tests.project.facts import REPOSITORY
 
 PUBLISHERS = Path(__file__).parent / "publishers"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from app.emulator.fabric_api import table
-from app.emulator.onelake import ITEM, OneLake, Trust, served
 from app.local.data_directory import read_settings_file
 from demo.gateway import running_gateway
+from mirrorgate_zone.emulator.fabric_api import table
+from mirrorgate_zone.emulator.onelake import ITEM, OneLake, Trust, served
 from tests.support.documents import blocks
 from tests.support.fabric.endpoint import Fabric
 from tests.support.fabric.fixtures import fabric

@@ -6,11 +6,11 @@ import httpx
 import pytest
 from azure.core.exceptions import AzureError, HttpResponseError
 
-from app.emulator.emulator import TOKEN
 from app.landing.adls.address import StorageAddress, StorageOptions
 from app.landing.adls.client import AdlsClient
 from app.landing.adls.retries import TransientStorageError
 from mirrorgate.errors import Code
+from mirrorgate_zone.emulator.emulator import TOKEN
 from tests.emulator.conftest import Publisher
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.emulator.emulator import running
+from mirrorgate_zone.emulator.emulator import running
 from tests.emulator.conftest import Publisher
 from tests.support.waiting import wait_until
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from app.domain.fabric import STATES
-from app.emulator.fabric_api import WORKSPACE_ID, Database, sync, table
-from app.emulator.onelake import ITEM, OneLake
 from app.fabric import DatabaseState
+from mirrorgate_zone.emulator.fabric_api import WORKSPACE_ID, Database, sync, table
+from mirrorgate_zone.emulator.onelake import ITEM, OneLake
 from tests.fabric.conftest import Terminal
 from tests.support.fabric.endpoint import Fabric
 from tests.support.processes import REPOSITORY

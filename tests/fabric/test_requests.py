@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from app.emulator.fabric_api import STORAGE_AUDIENCE, WORKSPACE_ID, Answer
 from app.fabric.definition import Definition
 from app.fabric.transport import FabricRejected
 from mirrorgate.errors import Code, MirrorgateError
+from mirrorgate_zone.emulator.fabric_api import STORAGE_AUDIENCE, WORKSPACE_ID, Answer
 from tests.support.fabric.endpoint import Fabric
 from tests.support.fabric.fixtures import FastClock, OpenClient
 

@@ -12,10 +12,10 @@ from unittest.mock import patch
 import pytest
 
 from app.cli.direct import direct_settings
-from app.emulator.fabric_api import WORKSPACE_ID
-from app.emulator.onelake import ITEM, OneLake
 from app.local.data_directory import read_settings_file, write_settings_file
 from mirrorgate.errors import Misconfigured
+from mirrorgate_zone.emulator.fabric_api import WORKSPACE_ID
+from mirrorgate_zone.emulator.onelake import ITEM, OneLake
 from tests.fabric.conftest import Terminal
 from tests.support.fabric.endpoint import Fabric
 from tests.support.processes import REPOSITORY

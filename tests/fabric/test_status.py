@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from app.domain.fabric import parse_database_status, parse_table
-from app.emulator.fabric_api import table
 from app.fabric import DatabaseState, DatabaseStatus, FabricFault, TableMirroring
+from mirrorgate_zone.emulator.fabric_api import table
 from tests.support.fabric.endpoint import Fabric
 from tests.support.fabric.fixtures import OpenClient
 

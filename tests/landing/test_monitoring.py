@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from app.emulator import OneLake, Trust, answer
 from app.landing import open_zone
 from app.landing.open_zone import ZoneAddress, read_tables_json
+from mirrorgate_zone.emulator import OneLake, Trust, answer
 from tests.support.onelake.clients import onelake_address
 from tests.support.onelake.fixtures import NewOneLake
 from tests.support.onelake.mirror import Mirror

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from app.domain.preflight import Outcome, ZoneCheck, judge_zone
-from app.emulator import Effect, Fault, Trust, answer
 from app.landing import local_zone
 from app.landing.local_zone import LocalZone
 from app.landing.open_zone import open_zone
 from app.landing.probe import probe_zone
 from app.landing.zone import LandingZone, RenameOutcome, ScratchRevoked
+from mirrorgate_zone.emulator import Effect, Fault, Trust, answer
 from tests.landing.test_local_zone import unsupported
 from tests.support.onelake.clients import FakeTime, adls_zone, onelake_address
 from tests.support.onelake.fixtures import NewOneLake

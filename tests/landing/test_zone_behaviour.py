@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.emulator import Effect, Fault, Faults, OneLake, Switches, Trust, answer, served
 from app.landing import local_zone
 from app.landing.local_zone import LocalZone
 from app.landing.zone import LandingZone, PathKind, RenameOutcome, ScratchRevoked
+from mirrorgate_zone.emulator import Effect, Fault, Faults, OneLake, Switches, Trust, answer, served
 from tests.landing.test_local_zone import unsupported
 from tests.support.onelake.clients import FakeTime, adls_zone
 

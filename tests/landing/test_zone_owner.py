@@ -8,7 +8,6 @@ from uuid import UUID
 
 import pytest
 
-from app.emulator import Effect, Fault, Trust
 from app.landing.local_zone import LocalZone
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.publish import SCRATCH, sweep_dropped, sweep_prepared
@@ -16,6 +15,7 @@ from app.landing.zone import LandingZone, RenameOutcome, ScratchRevoked
 from app.landing.zone_owner import ZONE_MARKER, check_owner, claim_zone
 from mirrorgate.errors import Code, Misconfigured
 from mirrorgate.errors.site import with_addresses
+from mirrorgate_zone.emulator import Effect, Fault, Trust
 from tests.support.onelake.clients import onelake_address
 from tests.support.onelake.fixtures import NewOneLake
 from tests.support.onelake.mirror import Mirror

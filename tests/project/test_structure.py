@@ -21,12 +21,15 @@ MIN_LINES: Final = 120
 MIN_DOCSTRING_LINES: Final = 3
 
 ROOTS: Final = (
-    "app", "clients", "spark_jobs", "benchmarks", "tests", "tools", "demo", "examples", "docker", "migrations",
+    "app", "clients", "packages", "spark_jobs", "migrations",
+    "benchmarks", "tests", "tools", "demo", "examples", "docker",
 )  # fmt: skip
 GROWS_BY_DESIGN: Final = frozenset({"migrations/versions"})
 """Folders that gain a module with each version."""
 
-PRODUCT: Final = ("app", "clients", "spark_jobs")
+PRODUCT: Final = ("app", "clients", "packages", "spark_jobs")
+_SOURCES: Final = re.compile(r"^(clients/python|packages/\w+)/")
+"""Folders of distributions, which are no packages."""
 ALONE: Final = frozenset(
     {
         "app/formats/avro/values.py",  # imported as a module, by its name, for each logical type
@@ -52,7 +55,7 @@ def named(path: Path) -> str:
 
 
 def dotted(path: Path) -> str:
-    return named(path).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return _SOURCES.sub("", named(path)).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def line_count(path: Path) -> int:
@@ -144,7 +147,7 @@ def test_limits_are_called_max_or_min(root: str) -> None:
     )
 
 
-@pytest.mark.parametrize("root", ["app", "spark_jobs"])
+@pytest.mark.parametrize("root", PRODUCT)
 def test_every_package_says_what_is_in_it(root: str) -> None:
     packages = [path for path in modules_of(root) if path.name == "__init__.py"]
     short = [named(package) for package in packages if docstring_lines(package) < MIN_DOCSTRING_LINES]

@@ -19,8 +19,8 @@ def test_every_suite_has_tests_and_code() -> None:
 @pytest.mark.parametrize(
     ("changed", "concerned"),
     [
-        (["app/bridge/log.py"], {"tests/api/objects", "tests/bridge", "tests/packaging"}),
-        (["app/verify/codes.py"], {"tests/packaging", "tests/verify"}),
+        (["packages/bridge/mirrorgate_bridge/log.py"], {"tests/api/objects", "tests/bridge", "tests/packaging"}),
+        (["packages/zone/mirrorgate_zone/verify/codes.py"], {"tests/emulator", "tests/packaging", "tests/verify"}),
         (
             ["app/mirror/target.py"],
             {"tests/emulator", "tests/mirror", "tests/packaging", "tests/spark/mirror", "tests/spark/processes/mirror"},

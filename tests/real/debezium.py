@@ -18,8 +18,8 @@ from app.landing.local_zone import LocalZone
 from app.landing.publish import PARTNER_EVENTS
 from app.local.embedded import find_java
 from app.mirror.target import arrow_dataset
-from app.verify.table_verification import ZoneVerification
 from demo.landing_reader import ROW_MARKER, landing_files, table_folder
+from mirrorgate_zone.verify.table_verification import ZoneVerification
 from tests.model.gateway import Gateway
 from tests.real.counterparts import real_python
 from tests.support.waiting import wait_until

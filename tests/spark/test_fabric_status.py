@@ -10,10 +10,10 @@ from structlog.testing import capture_logs
 
 from app.api.schemas.status import table_statuses
 from app.domain.model.table import DropAction, DropPlan, Table, TableState
-from app.emulator import OneLake, Trust
 from app.landing.open_zone import ZoneAddress
 from app.settings import Settings
 from app.staging.tables.operations import begin_drop
+from mirrorgate_zone.emulator import OneLake, Trust
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.fabric_status import FabricWatcher, fabric_watcher, store_listed_tables
 from tests.spark.conftest import NewWorker, drain, end_lease

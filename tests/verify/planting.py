@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from app.verify.codes import FindingCode
+from mirrorgate_zone.verify.codes import FindingCode
 from tests.verify.zones import Zone
 
 Plant = Callable[[Zone], "Path | None"]

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from app.landing.local_zone import LocalZone
-from app.verify.codes import Finding, FindingCode
-from app.verify.table_verification import ROW_CHECKS, RowCheckFactory, ZoneVerification
+from mirrorgate_zone.verify.codes import Finding, FindingCode
+from mirrorgate_zone.verify.table_verification import ROW_CHECKS, RowCheckFactory, ZoneVerification
 
 
 def findings(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from app.cli.verify_output import MAX_PLACES, print_report
-from app.verify.codes import Finding, FindingCode
+from mirrorgate_zone.verify.codes import Finding, FindingCode
+from mirrorgate_zone.verify_output import MAX_PLACES, print_report
 from tests.support.cli_output import first_json
 from tests.support.processes import REPOSITORY
 from tests.verify.conftest import Run

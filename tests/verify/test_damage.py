@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.verify.codes import FindingCode
+from mirrorgate_zone.verify.codes import FindingCode
 from tests.support import publishers
 from tests.verify.runs import findings
 

@@ -13,11 +13,11 @@ from app.landing.local_zone import LocalZone
 from app.landing.zone import Entry, LandingZone
 from app.published.table_files import PublishedTable
 from app.published.table_metadata import TableMetadata
-from app.verify import checks
-from app.verify.checks import files
-from app.verify.codes import Finding, FindingCode, guarded
-from app.verify.file_reading import CheckedFile
-from app.verify.table_verification import RowChecks, ZoneVerification
+from mirrorgate_zone.verify import checks
+from mirrorgate_zone.verify.checks import files
+from mirrorgate_zone.verify.codes import Finding, FindingCode, guarded
+from mirrorgate_zone.verify.file_reading import CheckedFile
+from mirrorgate_zone.verify.table_verification import RowChecks, ZoneVerification
 from tests.verify.runs import findings
 from tests.verify.zones import Zone, file_name, rows
 
@@ -84,7 +84,7 @@ def test_an_error_in_a_check_is_a_finding_without_its_text(zone: Zone, monkeypat
     def broken(_: object) -> Iterator[Finding]:
         raise ZeroDivisionError("a value of a row")
 
-    monkeypatch.setattr("app.verify.table_verification.FOLDER_CHECKS", (*checks.FOLDER_CHECKS, broken))
+    monkeypatch.setattr("mirrorgate_zone.verify.table_verification.FOLDER_CHECKS", (*checks.FOLDER_CHECKS, broken))
     found = findings(zone.root, row_checks=())
     assert [finding.code for finding in found].count(FindingCode.CHECK_FAILED) == 3
     assert {finding.detail for finding in found if finding.code is FindingCode.CHECK_FAILED} == {
@@ -132,7 +132,7 @@ def test_a_row_group_over_the_limit_is_advice(zone: Zone, monkeypatch: pytest.Mo
 
 
 def test_delimited_text_over_the_limit_is_not_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.verify.file_reading.MAX_TEXT_BYTES", 10)
+    monkeypatch.setattr("mirrorgate_zone.verify.file_reading.MAX_TEXT_BYTES", 10)
     zone = Zone.create(tmp_path / "zone")
     table = zone.table(fileFormat="CSV", schemaDefinition={"Columns": [{"Name": "id", "DataType": "Int64"}]})
     table.raw(f"{1:020}.csv", b"id\r\n" + b"1\r\n" * 10)

@@ -15,9 +15,9 @@ from app.landing.local_zone import LocalZone
 from app.landing.zone import LandingZone
 from app.published.table_files import PublishedTable
 from app.published.table_metadata import TableMetadata
-from app.verify.codes import Finding, FindingCode
-from app.verify.file_reading import CheckedFile
-from app.verify.table_verification import ZoneVerification
+from mirrorgate_zone.verify.codes import Finding, FindingCode
+from mirrorgate_zone.verify.file_reading import CheckedFile
+from mirrorgate_zone.verify.table_verification import ZoneVerification
 from tests.support.processes import read_line, started
 from tests.verify.zones import Zone, age, file_name, rows
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.verify.codes import FindingCode
-from app.verify.file_reading import MAX_DEPTH, BrokenFile, read_footer, read_struct
+from mirrorgate_zone.verify.codes import FindingCode
+from mirrorgate_zone.verify.file_reading import MAX_DEPTH, BrokenFile, read_footer, read_struct
 from tests.verify.zones import rows
 
 
@@ -87,7 +87,7 @@ def test_a_list_of_more_elements_than_bytes_is_rejected_at_once() -> None:
 
 
 def test_a_footer_larger_than_the_limit_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.verify.file_reading.MAX_FOOTER_BYTES", 100)
+    monkeypatch.setattr("mirrorgate_zone.verify.file_reading.MAX_FOOTER_BYTES", 100)
     with pytest.raises(BrokenFile) as broken:
         read_footer(io.BytesIO(sample()))
     assert broken.value.code is FindingCode.NOT_CHECKED

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.verify.codes import FindingCode
+from mirrorgate_zone.verify.codes import FindingCode
 from tests.support import publishers
 from tests.verify.runs import codes
 

@@ -7,8 +7,8 @@ from typing import Final
 import pytest
 
 from app.landing.local_zone import LocalZone
-from app.verify.codes import SUBJECTS, FindingCode
-from app.verify.table_verification import ZoneVerification
+from mirrorgate_zone.verify.codes import SUBJECTS, FindingCode
+from mirrorgate_zone.verify.table_verification import ZoneVerification
 from tests.verify import faults
 from tests.verify.planting import PLANTED, Planted
 from tests.verify.runs import findings

@@ -8,14 +8,14 @@ import sqlalchemy as sa
 from app.domain.model.landing_file import file_name
 from app.domain.model.names import TableName
 from app.domain.model.table import FileNumber
-from app.emulator import OneLake, Trust
 from app.landing.local_zone import LocalZone
 from app.landing.open_zone import open_zone
 from app.landing.publish import announce_partner
 from app.settings import Settings
 from app.staging.tables.registration import register_table
-from app.verify.codes import FindingCode
-from app.verify.table_verification import ZoneVerification, require_landing_zone
+from mirrorgate_zone.emulator import OneLake, Trust
+from mirrorgate_zone.verify.codes import FindingCode
+from mirrorgate_zone.verify.table_verification import ZoneVerification, require_landing_zone
 from spark_jobs.drain_cycle import DrainCycle
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import current, inserts, registered, stage, stage_keys, typed

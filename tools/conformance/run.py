@@ -21,11 +21,11 @@ from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.zone import LandingZone
 from app.published.table_files import list_tables
 from app.settings import Settings
-from app.verify.codes import Finding, FindingCode, Severity, guarded
-from app.verify.compare_zone import compare_zone
-from app.verify.table_verification import ROW_CHECKS, ZoneVerification
 from app.zone_settings import storage_options
 from mirrorgate.errors import MirrorgateError
+from mirrorgate_zone.verify.codes import Finding, FindingCode, Severity, guarded
+from mirrorgate_zone.verify.compare_zone import compare_zone
+from mirrorgate_zone.verify.table_verification import ROW_CHECKS, ZoneVerification
 from tools.conformance import content
 from tools.conformance.gateway import RunningGateway, running_gateway, until
 from tools.conformance.report import Outcome, Report, RunEnded, StepFailed, say

@@ -1,7 +1,7 @@
 """A pytest fixture with Fabric open mirroring: add `pytest_plugins = ["mirrorgate.testing"]` to a conftest.
 
 The first test that uses the emulator starts its process. The end of the session stops it.
-It requires `mirrorgate-gateway[emulator]` in the same environment.
+It requires `mirrorgate-zone` in the same environment.
 """
 
 import json
@@ -79,9 +79,9 @@ class RunningEmulator:
 @pytest.fixture(scope="session")
 def _emulator_process() -> Iterator[RunningEmulator]:
     try:
-        version("mirrorgate-gateway")
+        version("mirrorgate-zone")
     except PackageNotFoundError:
-        pytest.fail("the fixture mirrorgate_emulator needs: pip install 'mirrorgate-gateway[emulator]'", pytrace=False)
+        pytest.fail("the fixture mirrorgate_emulator needs: pip install mirrorgate-zone", pytrace=False)
     command = [sys.executable, "-c", _COMMAND, "emulator", "--port", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -15,7 +15,6 @@ from structlog.testing import capture_logs
 import mirrorgate
 from app.api.routes import probes as probe_routes
 from app.domain.model.table import DropAction, DropPlan
-from app.emulator.fabric_api import Answer, Database, sync, table
 from app.staging.ledger.leases import give_up_lease, renew_lease
 from app.staging.tables.registry import quarantine_table
 from mirrorgate import GatewayClient, Stopped
@@ -23,6 +22,7 @@ from mirrorgate.errors import Code, Misconfigured
 from mirrorgate.parameters import Stage
 from mirrorgate.producer import Patience
 from mirrorgate.stages import NotReached, Obstacle, wait_until
+from mirrorgate_zone.emulator.fabric_api import Answer, Database, sync, table
 from spark_jobs.fabric_status import FabricWatcher
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import Terminal

@@ -15,7 +15,6 @@ from structlog.testing import capture_logs
 from app.api.routes import probes as probe_routes
 from app.domain.health.facts import HealthFacts
 from app.domain.health.troubles import troubles
-from app.emulator.fabric_api import Answer, Database, table
 from app.fabric import open_fabric
 from app.landing.open_zone import ZoneAddress
 from app.settings import Settings
@@ -23,6 +22,7 @@ from app.staging.ledger.reports import claim_reading
 from app.staging.overview import table_summaries
 from app.staging.tables.status import gateway_facts
 from mirrorgate.errors import MirrorgateError
+from mirrorgate_zone.emulator.fabric_api import Answer, Database, table
 from spark_jobs.fabric_status import FabricStatus, FabricWatcher, fabric_watcher
 from tests.api.calls import Gateway
 from tests.api.commands import Terminal

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from app.bridge.log import BridgeLog
-from app.bridge.objects.engine import run
-from app.bridge.objects.settings import BatchSettings, ObjectFormat, ObjectsSettings, SourceSettings
-from app.bridge.objects.table import BridgeStatus, TableStatus
-from app.bridge.settings_file import GatewaySettings, HealthSettings, LogSettings, StopSettings
 from mirrorgate.file_paths import PathTemplate
 from mirrorgate.object_store import open_store
+from mirrorgate_bridge.log import BridgeLog
+from mirrorgate_bridge.objects.engine import run
+from mirrorgate_bridge.objects.settings import BatchSettings, ObjectFormat, ObjectsSettings, SourceSettings
+from mirrorgate_bridge.objects.table import BridgeStatus, TableStatus
+from mirrorgate_bridge.settings_file import GatewaySettings, HealthSettings, LogSettings, StopSettings
 from tests.api.calls import ADMIN_KEY
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.emulator.onelake import ITEM, TOKEN, OneLake, Trust
 from mirrorgate.errors import Misconfigured
+from mirrorgate_zone.emulator.onelake import ITEM, TOKEN, OneLake, Trust
 from tests.api.calls import Gateway
 from tests.api.commands import keys
 from tests.api.objects.bridging import bridge_of

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from app.bridge.objects import engine
-from app.bridge.objects.settings import BatchSettings
 from mirrorgate.errors import Code, Misconfigured
+from mirrorgate_bridge.objects import engine
+from mirrorgate_bridge.objects.settings import BatchSettings
 from tests.api.calls import Gateway
 from tests.api.commands import keys, lines, staged
 from tests.api.objects.bridging import bridge_of, write

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from app.bridge.objects.settings import BatchSettings
+from mirrorgate_bridge.objects.settings import BatchSettings
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import keys
 from tests.api.objects.bridging import bridge_of, write

@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.bridge.objects.settings import BatchSettings
+from mirrorgate_bridge.objects.settings import BatchSettings
 from tests.api.calls import Gateway
 from tests.api.commands import staged
 from tests.api.objects.bridging import bridge_of, write

@@ -11,8 +11,8 @@ import obstore
 import pytest
 from obstore.store import S3Store, from_url
 
-from app.bridge.objects.settings import BatchSettings
 from mirrorgate.errors import Misconfigured
+from mirrorgate_bridge.objects.settings import BatchSettings
 from tests.api.calls import Gateway
 from tests.api.commands import keys
 from tests.api.objects.bridging import bridge_of

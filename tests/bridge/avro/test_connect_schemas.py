@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from app.bridge.kafka.registry import RegisteredDecoder
 from app.formats.avro import connect_schema, read_schema
 from mirrorgate.errors import RejectedInput
+from mirrorgate_bridge.kafka.registry import RegisteredDecoder
 from tests.support.forms.avro import OneSchema, encoded
 
 _VALUE = {

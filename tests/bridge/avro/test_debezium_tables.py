@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.bridge.kafka.registry import RegisteredDecoder
 from app.formats.avro import connect_schema, read_schema
+from mirrorgate_bridge.kafka.registry import RegisteredDecoder
 from tests.api.calls import Gateway
 from tests.api.commands import staged
 from tests.bridge.avro.test_connect_schemas import ENVELOPE

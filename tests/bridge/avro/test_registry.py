@@ -7,9 +7,15 @@ from typing import Any
 
 import pytest
 
-from app.bridge.kafka.registry import MAX_REFERENCE_DEPTH, MAX_REFERENCES, RegisteredDecoder, SchemaRegistry, decoder_of
-from app.bridge.kafka.settings import RecordRejected
 from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
+from mirrorgate_bridge.kafka.registry import (
+    MAX_REFERENCE_DEPTH,
+    MAX_REFERENCES,
+    RegisteredDecoder,
+    SchemaRegistry,
+    decoder_of,
+)
+from mirrorgate_bridge.kafka.settings import RecordRejected
 from tests.support.forms.avro import encoded
 from tests.support.http.stand_in import StandIn, serving
 from tests.support.kafka import RegistryDouble, framed, registry_double

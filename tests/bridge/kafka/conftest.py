@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from app.bridge.kafka import bridge
+from mirrorgate_bridge.kafka import bridge
 from tests.bridge.kafka.running import RunningBridge, running
 from tests.support.kafka import MockCluster, kafka_cluster
 

@@ -12,12 +12,12 @@ from typing import Any
 import sqlalchemy as sa
 import yaml
 
-from app.bridge.kafka.bridge import KafkaBridge
-from app.bridge.kafka.buffer import Choices
-from app.bridge.kafka.partition import Partition
-from app.bridge.kafka.settings import read_settings
-from app.bridge.log import BridgeLog
-from app.bridge.settings_file import LogSettings
+from mirrorgate_bridge.kafka.bridge import KafkaBridge
+from mirrorgate_bridge.kafka.buffer import Choices
+from mirrorgate_bridge.kafka.partition import Partition
+from mirrorgate_bridge.kafka.settings import read_settings
+from mirrorgate_bridge.log import BridgeLog
+from mirrorgate_bridge.settings_file import LogSettings
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.support.ingest_harness import SELECT_BLOCKS, IngestHarness
 from tests.support.kafka import MockCluster

@@ -8,8 +8,8 @@ from confluent_kafka import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.bridge.kafka.buffer import Record, RecordBuffer, line_of, values_as_lines
-from app.bridge.kafka.settings import BatchSettings, JsonDecoder, RecordRejected, TopicRule
+from mirrorgate_bridge.kafka.buffer import Record, RecordBuffer, line_of, values_as_lines
+from mirrorgate_bridge.kafka.settings import BatchSettings, JsonDecoder, RecordRejected, TopicRule
 
 LIMITS = BatchSettings(max_bytes=40, max_messages=5, max_age=0)
 

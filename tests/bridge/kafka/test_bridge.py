@@ -1,6 +1,6 @@
 """Records of topics land once and in order: across restarts, over patterns and headers, with tombstones."""
 
-from app.bridge.kafka.buffer import Position
+from mirrorgate_bridge.kafka.buffer import Position
 from tests.api.calls import Gateway
 from tests.bridge.kafka.conftest import Run
 from tests.bridge.kafka.running import ids, register, row, rows_topic, staged

@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 from typer.testing import CliRunner
 
-from app.bridge.kafka.cluster import check_librdkafka, is_incremental
-from app.bridge.kafka.settings import read_settings
 from mirrorgate.cli.main import app
+from mirrorgate_bridge.kafka.cluster import check_librdkafka, is_incremental
+from mirrorgate_bridge.kafka.settings import read_settings
 from tests.api.calls import Gateway
 from tests.bridge.kafka.running import ids, register, row, settings_text, staged
 from tests.support.expositions import check_recorded

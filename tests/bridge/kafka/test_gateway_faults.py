@@ -6,11 +6,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
-from app.bridge.kafka.buffer import Position, parameters_of
-from app.bridge.kafka.partition import Partition
-from app.bridge.kafka.settings import TopicRule
 from mirrorgate.http import GatewayClient, RejectedByGateway
 from mirrorgate.producer import ChangeRequest, Patience, Producer
+from mirrorgate_bridge.kafka.buffer import Position, parameters_of
+from mirrorgate_bridge.kafka.partition import Partition
+from mirrorgate_bridge.kafka.settings import TopicRule
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.bridge.kafka.conftest import Run
 from tests.bridge.kafka.running import ids, row, rows_topic

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.bridge.kafka.buffer import (
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate_bridge.kafka.buffer import (
     MAX_POSITION_CHARACTERS,
     CannotContinue,
     Choices,
@@ -13,7 +14,6 @@ from app.bridge.kafka.buffer import (
     next_offset,
     producer_name,
 )
-from mirrorgate.errors import Code, RejectedInput
 
 
 def decide(position: Position, log: Log, accepted: int | None = None) -> int:

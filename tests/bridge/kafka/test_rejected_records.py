@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from app.bridge.kafka.buffer import SNAPSHOTS_REMEDY
+from mirrorgate_bridge.kafka.buffer import SNAPSHOTS_REMEDY
 from tests.api.calls import Gateway
 from tests.bridge.kafka.conftest import Run
 from tests.bridge.kafka.running import ids, register, row, rows_topic

@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.bridge.objects.engine import producer_name, table_depth
-from app.bridge.objects.table import plan, resolved, start_after
 from mirrorgate.file_content import MAX_CHARACTERS, Mark, digest_of
 from mirrorgate.file_paths import FileOrder, PathTemplate, TablePath
 from mirrorgate.folder import Found
+from mirrorgate_bridge.objects.engine import producer_name, table_depth
+from mirrorgate_bridge.objects.table import plan, resolved, start_after
 
 KEYS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=400)
 NUMBERS = st.integers(0, 10**12)

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app.bridge.objects.settings import ObjectFormat, read_settings
 from app.yaml_text import BadFile
 from mirrorgate.cli.main import app
 from mirrorgate.file_paths import FileOrder
+from mirrorgate_bridge.objects.settings import ObjectFormat, read_settings
 from tests.support.processes import REPOSITORY
 
 ENVIRONMENT = {"MIRRORGATE_API_KEY": "mg_1"}

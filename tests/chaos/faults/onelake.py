@@ -6,10 +6,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
-from app.emulator.faults import Effect, Fault, Faults
-from app.emulator.onelake import OneLake, certificates, served
-from app.emulator.storage_tree import Node
 from app.landing.open_zone import ZoneAddress
+from mirrorgate_zone.emulator.faults import Effect, Fault, Faults
+from mirrorgate_zone.emulator.onelake import OneLake, certificates, served
+from mirrorgate_zone.emulator.storage_tree import Node
 from tests.chaos.checks.consumer_view import PROCESSED, SeenFile, SeenFolder
 from tests.chaos.checks.oracle import Violation
 from tests.support.onelake.clients import onelake_address

@@ -5,8 +5,6 @@ import os
 import sys
 from pathlib import Path
 
-import app.bridge.kafka.bridge
-import app.bridge.kafka.registry
 import app.cli.main  # noqa: F401  # all are imported before the fork
 from mirrorgate.cli.__main__ import main
 from tests.chaos.parts.light_drain import end_with

@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.emulator import OneLake, Trust
 from app.landing.adls.zone import AdlsZone
+from mirrorgate_zone.emulator import OneLake, Trust
 from tests.support.onelake.clients import FakeTime, adls_zone
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from app.emulator import ITEM, WORKSPACE
 from app.landing.adls.address import StorageAddress, StorageOptions
 from app.landing.adls.zone import AdlsZone
 from app.landing.local_zone import LocalZone
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.settings import Settings
 from mirrorgate.errors import Code, Misconfigured
+from mirrorgate_zone.emulator import ITEM, WORKSPACE
 from tests.support.onelake.clients import FixedToken
 
 ONELAKE = "onelake.dfs.fabric.microsoft.com"

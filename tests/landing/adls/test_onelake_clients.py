@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
-from app.emulator import OneLake, Trust
+from mirrorgate_zone.emulator import OneLake, Trust
 from tests.support.onelake.clients import file_system
 from tests.support.onelake.fixtures import NewOneLake
 

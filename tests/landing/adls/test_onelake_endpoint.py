@@ -9,7 +9,7 @@ from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, HttpResponseError, ServiceResponseError
 from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient
 
-from app.emulator import ITEM, LANDING_ZONE, WORKSPACE, Effect, Fault, OneLake, Trust, answer
+from mirrorgate_zone.emulator import ITEM, LANDING_ZONE, WORKSPACE, Effect, Fault, OneLake, Trust, answer
 from tests.support.onelake.clients import FixedToken, file_system
 from tests.support.onelake.fixtures import NewOneLake
 from tests.support.waiting import wait_until

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.emulator import OneLake
+from mirrorgate_zone.emulator import OneLake
 from tests.support.onelake.mirror import PROCESSED, Mirror
 
 METADATA = json.dumps({"keyColumns": ["id"]}).encode()

@@ -10,11 +10,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from app.emulator import TOKEN, OneLake, Trust, answer
 from app.landing.adls.retries import StorageRejected, TransientStorageError
 from app.landing.adls.zone import AdlsZone
 from app.landing.open_zone import open_zone
 from app.landing.zone import PathKind, RenameOutcome
+from mirrorgate_zone.emulator import TOKEN, OneLake, Trust, answer
 from tests.support.http.stand_in import StandIn, serving
 from tests.support.onelake.clients import FakeTime, adls_zone, onelake_address
 from tests.support.onelake.fixtures import NewOneLake

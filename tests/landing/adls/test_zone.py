@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from app.emulator import Effect, Fault, OneLake, Trust, answer
 from app.landing.adls.retries import StorageRejected
 from app.landing.adls.zone import AdlsZone
 from app.landing.publish import Scratch, revoke_older_epochs
 from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked
+from mirrorgate_zone.emulator import Effect, Fault, OneLake, Trust, answer
 from tests.support.onelake.clients import FakeTime, adls_zone
 from tests.support.onelake.fixtures import NewOneLake
 

@@ -14,7 +14,7 @@ from app.domain.model.table_options import TableOptions
 from app.domain.publication import verify_chain
 from app.staging.ledger.files import read_chain
 from app.staging.tables.registration import register_table
-from app.verify.codes import FindingCode
+from mirrorgate_zone.verify.codes import FindingCode
 from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current
 from tests.support.ingest_harness import open_harness

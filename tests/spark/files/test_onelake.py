@@ -6,9 +6,9 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.model.table import DropAction, DropPlan, FileNumber, TableState
-from app.emulator import Effect, Fault, OneLake, Trust
 from app.staging.ledger.files import list_files
 from app.staging.tables.operations import begin_drop
+from mirrorgate_zone.emulator import Effect, Fault, OneLake, Trust
 from tests.spark.conftest import NewWorker, die_at, drain, end_lease
 from tests.support.gateway_parts import current, registered, stage_keys
 from tests.support.onelake.clients import onelake_address

@@ -14,7 +14,7 @@ from app.mirror.table_mirror import MirrorLimits, advance_table
 from app.mirror.target import MirrorTarget
 from app.mirror.typed_rows import typed_rows
 from app.published.table_files import PublishedTable
-from app.verify.codes import FindingCode
+from mirrorgate_zone.verify.codes import FindingCode
 from tests.spark.conftest import NewWorker, drain
 from tests.support.hashes import hashed
 from tests.support.ingest_harness import open_harness

@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from app.domain.model.names import TableName
 from app.domain.model.table import DropAction, DropPlan, FileNumber, Generation, Table
 from app.domain.model.table_options import TableOptions
-from app.emulator import OneLake, Trust
 from app.staging.tables.operations import begin_drop, request_repair
 from app.staging.tables.registration import register_table
+from mirrorgate_zone.emulator import OneLake, Trust
 from tests.spark.conftest import NewWorker, die_at, drain, end_lease
 from tests.support.gateway_parts import current, inserts, landed_keys, stage, typed
 from tests.support.onelake.clients import onelake_address

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.emulator.emulator import ApiSite, identity_environment
-from app.emulator.fabric_api import FabricService
-from app.emulator.onelake import Server
+from mirrorgate_zone.emulator.emulator import ApiSite, identity_environment
+from mirrorgate_zone.emulator.fabric_api import FabricService
+from mirrorgate_zone.emulator.onelake import Server
 
 
 class Fabric:

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from app.emulator.fabric_api import FabricService
-from app.emulator.onelake import ITEM, OneLake, Trust
-from app.emulator.onelake import served as onelake_served
 from app.fabric import FabricClient, open_fabric
 from app.fabric.transport import Clock
 from app.settings import Settings
+from mirrorgate_zone.emulator.fabric_api import FabricService
+from mirrorgate_zone.emulator.onelake import ITEM, OneLake, Trust
+from mirrorgate_zone.emulator.onelake import served as onelake_served
 from tests.support.fabric.endpoint import Fabric, served
 
 OpenClient = Callable[..., FabricClient]

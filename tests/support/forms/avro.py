@@ -8,8 +8,8 @@ from typing import Any, Final
 import fastavro
 from fastavro.schema import parse_schema
 
-from app.bridge.kafka.registry import RegisteredDecoder, RegisteredSchema
 from app.formats.rows.messages import OPERATION_COLUMN
+from mirrorgate_bridge.kafka.registry import RegisteredDecoder, RegisteredSchema
 from tests.support.forms import replicate, rows
 from tests.support.forms.form import NAME, Events, Form, split_key_changes
 from tests.support.forms.source_histories import Event, Row, SourceTable

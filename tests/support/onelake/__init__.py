@@ -1,1 +1,1 @@
-"""Clients, fixtures and a strict reader for tests that need OneLake (`app.emulator`)."""
+"""Clients, fixtures and a strict reader for tests that need OneLake (`mirrorgate_zone.emulator`)."""

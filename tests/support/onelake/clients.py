@@ -8,12 +8,12 @@ from urllib.parse import urlsplit, urlunsplit
 from azure.core.credentials import AccessToken
 from azure.storage.filedatalake import DataLakeServiceClient, FileSystemClient
 
-from app.emulator.onelake import TOKEN, OneLake, Trust
 from app.landing.adls.address import StorageAddress, StorageOptions
 from app.landing.adls.client import AdlsClient
 from app.landing.adls.retries import Retries
 from app.landing.adls.zone import AdlsZone
 from app.landing.open_zone import ZoneAddress
+from mirrorgate_zone.emulator.onelake import TOKEN, OneLake, Trust
 
 
 @dataclass(frozen=True)

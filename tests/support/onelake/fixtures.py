@@ -5,8 +5,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from app.emulator.faults import Switches
-from app.emulator.onelake import OneLake, Trust, certificates, served
+from mirrorgate_zone.emulator.faults import Switches
+from mirrorgate_zone.emulator.onelake import OneLake, Trust, certificates, served
 
 NewOneLake = Callable[..., OneLake]
 

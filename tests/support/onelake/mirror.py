@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.emulator.onelake import OneLake
-from app.emulator.storage_tree import Node
+from mirrorgate_zone.emulator.onelake import OneLake
+from mirrorgate_zone.emulator.storage_tree import Node
 
 PROCESSED = "_ProcessedFiles"
 _FILE = re.compile(r"(\d{20})\.parquet", re.ASCII)

@@ -20,15 +20,14 @@ MIRROR_CODE: Final = ("app/landing/", "app/mirror/", "app/published/", "spark_jo
 SUITES: Final = {
     "tests/api/client": (*GATEWAY_CODE, "clients/python/"),
     "tests/api/console/browser": ("app/api/console/", "app/console/"),
-    "tests/api/objects": (*GATEWAY_CODE, "app/bridge/", "clients/python/", "examples/"),
+    "tests/api/objects": (*GATEWAY_CODE, "clients/python/", "examples/", "packages/bridge/"),
     "tests/benchmarks": ("benchmarks/", "docs/contribute/"),
     "tests/bridge": (
-        "app/bridge/",
-        "app/cli/bridge.py",
         "app/formats/csv",
         "clients/python/",
         "docker/",
         "docs/tutorials/",
+        "packages/bridge/",
     ),
     "tests/chaos": GATEWAY_CODE,
     "tests/client": ("clients/python/", "tools/release"),
@@ -37,7 +36,6 @@ SUITES: Final = {
     "tests/deployment": ("Dockerfile", "app/settings/", "compose", "deploy/", "docker/", "requirements/", "tools/"),
     "tests/emulator": (
         "app/cli/fabric",
-        "app/emulator/",
         "app/fabric/",
         "app/mirror/",
         "clients/python/mirrorgate/testing.py",
@@ -45,12 +43,13 @@ SUITES: Final = {
         "docs/operate/emulator.md",
         "docs/operate/fabric-database.md",
         "docs/troubleshoot/not-in-fabric.md",
+        "packages/zone/",
     ),
     "tests/fuzz": ("app/formats/", "app/ingest/"),
     "tests/memory": GATEWAY_CODE,
     "tests/mirror": MIRROR_CODE,
     "tests/overload": ("app/api/", "app/ingest/"),
-    "tests/packaging": ("app/", "clients/", "requirements/", "spark_jobs/"),
+    "tests/packaging": ("app/", "clients/", "packages/", "requirements/", "spark_jobs/"),
     "tests/protocol": ("app/landing/", "docs/contribute/publication-protocol.md", "spark_jobs/"),
     "tests/sdk": (
         *GATEWAY_CODE,
@@ -65,7 +64,7 @@ SUITES: Final = {
     "tests/soak": (),
     "tests/spark/mirror": (*MIRROR_CODE, "tests/mirror/model/"),
     "tests/spark/processes/mirror": (*MIRROR_CODE, "app/cli/mirror/", "app/local/", "tests/spark/mirror/"),
-    "tests/verify": ("app/landing/", "app/published/", "app/verify/"),
+    "tests/verify": ("app/landing/", "app/published/", "packages/zone/"),
 }
 """Folder of a suite, and beginnings of the paths that it is about; its own folder is always one."""
 

@@ -13,11 +13,11 @@ import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from app.landing.local_zone import LocalZone
-from app.verify import compare_zone as compare_zone_module
-from app.verify import zone_fold
-from app.verify.codes import Finding
-from app.verify.compare_zone import compare_zone
 from mirrorgate.errors import Misconfigured
+from mirrorgate_zone.verify import compare_zone as compare_zone_module
+from mirrorgate_zone.verify import zone_fold
+from mirrorgate_zone.verify.codes import Finding
+from mirrorgate_zone.verify.compare_zone import compare_zone
 from tests.support import publishers
 from tests.support.delta_tables import Storage, write_fabric_table
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from app.landing.local_zone import LocalZone
 from app.mirror.target import MirrorTarget
 from app.published.table_files import list_tables
-from app.verify.compare_zone import compare_zone
+from mirrorgate_zone.verify.compare_zone import compare_zone
 from tests.support import publishers
 from tests.verify import faults
 from tests.verify.planting import PLANTED, Planted

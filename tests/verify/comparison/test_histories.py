@@ -10,8 +10,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from app.domain.mirror_report import MirrorState
 from app.landing.local_zone import LocalZone
-from app.verify.codes import Finding, FindingCode
-from app.verify.compare_zone import compare_zone
+from mirrorgate_zone.verify.codes import Finding, FindingCode
+from mirrorgate_zone.verify.compare_zone import compare_zone
 from tests.mirror.model.history import Mirror, TableHistory, file_sizes, open_histories
 from tests.verify.runs import findings
 

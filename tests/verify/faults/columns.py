@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from app.verify.codes import FindingCode
+from mirrorgate_zone.verify.codes import FindingCode
 from tests.verify.planting import plants
 from tests.verify.zones import Zone, rows
 

@@ -5,8 +5,8 @@ import shutil
 from datetime import timedelta
 from pathlib import Path
 
-from app.verify.checks.files import BARE_ROWS, PACE_FILES, TINY_FILES
-from app.verify.codes import FindingCode
+from mirrorgate_zone.verify.checks.files import BARE_ROWS, PACE_FILES, TINY_FILES
+from mirrorgate_zone.verify.codes import FindingCode
 from tests.verify.planting import plants
 from tests.verify.zones import Zone, age, file_name, rows
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from app.verify.codes import FindingCode
+from mirrorgate_zone.verify.codes import FindingCode
 from tests.verify.planting import plants
 from tests.verify.zones import TableFolder, Zone, age, file_name, rows
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from app.verify.codes import FindingCode
+from mirrorgate_zone.verify.codes import FindingCode
 from tests.verify.planting import plants
 from tests.verify.zones import TableFolder, Zone
 

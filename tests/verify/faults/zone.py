@@ -4,7 +4,7 @@ import os
 from datetime import timedelta
 from pathlib import Path
 
-from app.verify.codes import FindingCode
+from mirrorgate_zone.verify.codes import FindingCode
 from tests.verify.planting import plants
 from tests.verify.zones import Zone, age, rows
 

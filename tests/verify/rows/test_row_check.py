@@ -11,10 +11,10 @@ import pytest
 from app.landing.local_zone import LocalZone
 from app.published.table_files import PublishedTable, list_files
 from app.published.table_metadata import BY_UPDATE_TIME, TableMetadata
-from app.verify import row_check
-from app.verify.codes import Finding
-from app.verify.file_reading import CheckedFile
-from app.verify.row_check import RowCheck
+from mirrorgate_zone.verify import row_check
+from mirrorgate_zone.verify.codes import Finding
+from mirrorgate_zone.verify.file_reading import CheckedFile
+from mirrorgate_zone.verify.row_check import RowCheck
 from tests.support import publishers
 
 TABLE = PublishedTable(None, publishers.NAME, publishers.NAME)

@@ -10,11 +10,14 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import wraps
 from threading import Thread
-from typing import Final, Protocol, TypeVar
+from typing import Final, ParamSpec, Protocol, TypeVar
 
 import msgspec
 from rich.console import Console, ConsoleDimensions
+
+from mirrorgate.errors import Misconfigured
 
 PLAN_HAS_CHANGES: Final = 2
 """`tables apply --plan --detailed-exitcode` found something to do."""
@@ -115,3 +118,20 @@ def interruptible(work: Callable[[], Result]) -> Result:
 
     Thread(target=run, name="delta-maintenance", daemon=True).start()
     return future.result()
+
+
+Parameters = ParamSpec("Parameters")
+
+
+def is_program(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
+    """Let a command end with CANNOT_START after Misconfigured, so that a service manager does not start it again."""
+
+    @wraps(command)
+    def run(*arguments: Parameters.args, **options: Parameters.kwargs) -> None:
+        try:
+            command(*arguments, **options)
+        except Misconfigured as error:
+            error.exit_status = CANNOT_START
+            raise
+
+    return run

@@ -72,6 +72,14 @@ COMMANDS: Final = "mirrorgate.commands"
 """Entry-point group of functions that add commands: each gets the Typer application."""
 
 
+_ELSEWHERE: Final = {
+    **dict.fromkeys(("api", "drain", "keys", "status", "tables", "up"), "mirrorgate-gateway"),
+    **dict.fromkeys(("certify", "emulator", "verify"), "mirrorgate-zone"),
+    "bridge": "mirrorgate-bridge",
+}
+"""Commands that other distributions add, by the name that a user may try without them."""
+
+
 class GroupWithHints(TyperGroup):
     """A group of commands. Its error about an unknown command names the subgroup that has the command."""
 
@@ -83,6 +91,8 @@ class GroupWithHints(TyperGroup):
             places = [repr(f"{name} {wanted}") for name, group in groups.items() if wanted in group.commands]
             if places:
                 ctx.fail(f"No such command {wanted!r}. Did you mean {' or '.join(places)}?")
+            if wanted in _ELSEWHERE:
+                ctx.fail(f"The command {wanted!r} is in the package {_ELSEWHERE[wanted]}, which is not installed.")
         return super().resolve_command(ctx, args)
 
 
