@@ -45,10 +45,22 @@ def test_a_wheel_holds_its_packages_and_nothing_else(
     assert all(name.split("/")[0].endswith(".dist-info") for name in outside), outside
 
 
+@pytest.fixture(scope="module")
+def programs(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of programs of an environment that has the client alone."""
+    environment = tmp_path_factory.mktemp("environment")
+    (built,) = wheels.glob("mirrorgate-*.whl")
+    uv = [sys.executable, "-m", "uv", "--quiet"]
+    subprocess.run([*uv, "venv", "--python", sys.executable, "--clear", str(environment)], check=True)
+    python = environment / "bin" / "python"
+    subprocess.run([*uv, "pip", "install", "--python", str(python), str(built)], check=True)
+    return python.parent
+
+
 def test_the_client_sends_rows_from_an_empty_environment_beside_a_project_that_has_its_own_app(
-    wheels: Path, tmp_path: Path, database_url: str
+    programs: Path, tmp_path: Path, database_url: str
 ) -> None:
-    environment, project = tmp_path / "environment", tmp_path / "project"
+    project = tmp_path / "project"
     (project / "app").mkdir(parents=True)
     (project / "app" / "__init__.py").write_text("raise AssertionError('this is the app of the project')\n")
     (project / "sends.py").write_text(
@@ -58,21 +70,27 @@ def test_the_client_sends_rows_from_an_empty_environment_beside_a_project_that_h
         "    rows.write({'id': 1})\n"
         "    print([receipt.changes for receipt in rows.flush()])\n"
     )
-    (built,) = wheels.glob("mirrorgate-*.whl")
-    uv = [sys.executable, "-m", "uv", "--quiet"]
-    subprocess.run([*uv, "venv", "--python", sys.executable, str(environment)], check=True)
-    python = environment / "bin" / "python"
-    subprocess.run([*uv, "pip", "install", "--python", str(python), str(built)], check=True)
     (project / "rows.ndjson").write_text('{"id": 2}\n')
     with api_process(database_url, ADMIN_KEY) as (_, address), GatewayClient(address, ADMIN_KEY) as gateway:
         columns = [{"name": "id", "type": "int64", "nullable": False}]
         gateway.put("/v1/tables/t", {"key_columns": ["id"], "columns": columns})
-        command = [str(python), "sends.py", address, ADMIN_KEY]
+        command = [str(programs / "python"), "sends.py", address, ADMIN_KEY]
         ran = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60, check=False)
         assert (ran.stdout, ran.stderr) == ("[1]\n", "")
-        command = [str(python.parent / "mirrorgate"), "send", "rows.ndjson", "--format", "rows", "--table", "t"]
+        command = [str(programs / "mirrorgate"), "send", "rows.ndjson", "--format", "rows", "--table", "t"]
         given = {"MIRRORGATE_URL": address, "MIRRORGATE_API_KEY": ADMIN_KEY}
         ran = subprocess.run(
             command, cwd=project, env=os.environ | given, capture_output=True, text=True, timeout=60, check=False
         )
         assert "accepted: 1 change in 1 request" in ran.stdout, ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "distribution"),
+    [("up", "mirrorgate-gateway"), ("bridge", "mirrorgate-bridge"), ("verify", "mirrorgate-zone")],
+)
+def test_the_client_alone_names_the_package_of_a_command(programs: Path, command: str, distribution: str) -> None:
+    ran = subprocess.run([programs / "mirrorgate", command], capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 2
+    said = " ".join(ran.stderr.replace("│", " ").split())
+    assert f"The command '{command}' is in the package {distribution}, which is not installed." in said
