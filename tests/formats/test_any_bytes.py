@@ -121,15 +121,13 @@ def test_a_wrong_body_of_tiny_messages_takes_little_memory(body: bytes) -> None:
     ids=["lines without anything", "a record of fields without end"],
 )
 def test_csv_of_nothing_is_rejected_long_before_its_end(decode: Callable[[], object], code: Code) -> None:
-    with rejected() as rejection:
+    with rejected(code):
         decode()
-    assert rejection.code is code
 
 
 def test_a_record_of_many_fields_is_counted() -> None:
-    with rejected() as rejection:
+    with rejected(Code.CSV_FIELD_COUNT):
         decode_arcion_csv(b"," * (MAX_FIELDS - 1), TWO_COLUMNS)
-    assert rejection.code is Code.CSV_FIELD_COUNT
 
 
 NAMES: Final = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=3)

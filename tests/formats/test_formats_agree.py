@@ -55,8 +55,7 @@ def staged(history: History, form: Form, options: TableOptions) -> tuple[pa.Tabl
 def landed(history: History, form: Form, *, complete: bool = False) -> list[dict[str, Any]]:
     """Return the rows of all transactions. With `complete`, row images fill the gaps."""
     rows, _ = staged(history, form, COMPLETE if complete else TableOptions())
-    found: list[dict[str, Any]] = rows.to_pylist()
-    return found
+    return rows.to_pylist()
 
 
 def state_of_images(overlay: ImageOverlay, table: SourceTable) -> State:

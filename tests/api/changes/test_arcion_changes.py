@@ -1,9 +1,12 @@
 """Posting Arcion messages: the documented samples and their results."""
 
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
+from app.observability.api_metrics import HASH_MISMATCHES
 from tests.api.calls import NATION, REGION, Gateway, insert, problem
 from tests.support.postgres.ledger import owned_now, plan, publish
 
@@ -181,3 +184,63 @@ def test_a_bare_row_that_became_a_dead_letter_is_replayed_as_one(gateway: Gatewa
     [letter] = gateway.get("/v1/tables/shop.items/dead-letters").json()["letters"]
     at = f"/v1/tables/shop.items/dead-letters/{letter['id']}/replay"
     assert gateway.post(at, json={"id": "2", "n": "2"}).status_code == 202
+
+
+def post_csv(gateway: Gateway, text: str, parameters: dict[str, Any], media_type: str = "text/csv") -> httpx.Response:
+    """Post a body of CSV once there is table `t`."""
+    gateway.register("t", {"id": "int64", "name": "string"}, ["id"])
+    headers = {"Content-Type": f"{media_type}; charset=utf-8"}
+    return gateway.post("/v1/changes/arcion", content=text, params=parameters, headers=headers)
+
+
+SNAPSHOT = {"table": "t", "mode": "snapshot", "columns": "id,name"}
+SIGNS = {"table": "t", "mode": "snapshot", "header": True, "delimiter": ";", "quote": "'"}
+REALTIME = {"table": "t", "mode": "realtime", "columns": "name,id"}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "text", "rows"),
+    [
+        (SNAPSHOT, ' 1 ,"a\nb"\n2,NULL\n', 2),
+        (SIGNS, "name;id\n'x;y';3\n", 1),
+        (REALTIME, 'NULL,NULL,0,NULL,1,2,D,"{""v"":2}","{}"\n', 1),
+    ],
+    ids=["snapshot", "a header and other signs", "realtime"],
+)
+def test_csv_is_accepted_in_both_modes(gateway: Gateway, parameters: dict[str, Any], text: str, rows: int) -> None:
+    response = post_csv(gateway, text, parameters)
+    assert (response.status_code, response.json()["receipts"][0]["rows"]) == (202, rows)
+
+
+def test_a_rejected_csv_names_the_line(gateway: Gateway) -> None:
+    [error] = problem(post_csv(gateway, '1,"a\nb"\nx,c\n', SNAPSHOT), 422, "bad_value")["errors"]
+    assert (error["index"], error["column"], error["code"]) == (1, "id", "bad_value")
+    assert error["detail"].startswith("line 3: ")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "status", "code"),
+    [
+        ({"mode": "snapshot", "columns": "id"}, 400, "bad_request"),
+        ({"table": "t", "columns": "id"}, 400, "bad_request"),
+        ({"table": "t", "mode": "snapshot"}, 422, "columns_required"),
+        (SNAPSHOT | {"table": "other"}, 404, "unknown_table"),
+        (SNAPSHOT | {"mode": "full"}, 400, "bad_request"),
+    ],
+    ids=["no table", "no mode", "no columns", "another table", "another mode"],
+)
+def test_csv_needs_its_table_mode_and_columns(
+    gateway: Gateway, parameters: dict[str, str], status: int, code: str
+) -> None:
+    problem(post_csv(gateway, "1,a\n", parameters), status, code)
+    problem(post_csv(gateway, "1,a\n", SNAPSHOT, "text/plain"), 415, "unsupported_media_type")
+
+
+def test_override_takes_messages_of_another_address_and_wrong_hashes_are_counted(gateway: Gateway) -> None:
+    gateway.register("t", {"id": "int64"}, ["id"])
+    message = {"tableName": {"name": "u", "hash": 1}, "opType": "I", "exists": {"id": 1}, "after": {"id": 7}}
+    before = HASH_MISMATCHES._value.get()
+    problem(gateway.arcion(message, table="t"), 422, "table_mismatch")
+    assert gateway.arcion(message, table="t", override=True).json()["receipts"][0]["table"] == "t"
+    problem(gateway.arcion(message, override=True), 400, "bad_request")
+    assert HASH_MISMATCHES._value.get() == before + 2

@@ -104,7 +104,6 @@ def test_flattened_rows_say_their_table_and_operation() -> None:
     assert second.operations == [None]
     assert (found.parts[0].added, found.marks_deletes) == (("__schema", "__table", "__lsn", "__op"), True)
     facts = first.facts()
-    assert facts is not None
     assert facts.positions == ["lsn=7", "lsn=7", "lsn=9"]
 
 
@@ -112,7 +111,6 @@ def test_a_time_that_may_be_minus_zero_is_left_to_the_exact_path() -> None:
     times = {"__source_ts_us": 0, "__ts_us": 7, "__source_ts_ms": 1767605400000}
     plain = body(ROW | times | {"__op": "c", "__table": "t"})
     facts = decode_events(plain, None).parts[0].columns.facts()
-    assert facts is not None
     assert facts.times == [0]
     with pytest.raises(NotColumnar):
         decode_events(plain.replace(b'"__source_ts_us":0', b'"__source_ts_us":-0'), None)
@@ -247,7 +245,6 @@ def _field(meaning: str, kind: str, **parameters: str) -> ConnectField:
 def test_a_column_is_read_as_its_values_are(field: ConnectField, declared: str, data: st.DataObject) -> None:
     column = Column("x", ColumnType.parse(declared), True)
     read = field_reader(field, column, DEFAULT_OPTIONS)
-    assert read is not None
     moments = INSTANTS.map(lambda moment: round(moment.timestamp() * 1_000) * data.draw(st.sampled_from([1, 1_000])))
     value = NUMBERS | moments if field.kind != "bytes" else BASE64
     values: Sequence[Any] = data.draw(st.lists(value, max_size=4))
@@ -269,9 +266,7 @@ def test_a_decimal_has_as_many_bytes_as_values_alone_may_have(size: int, expecte
     field = _field("org.apache.kafka.connect.data.Decimal", "bytes", scale="2")
     column = Column("x", ColumnType.parse("decimal(12,2)"), True)
     read = field_reader(field, column, DEFAULT_OPTIONS)
-    assert read is not None
     type_column = typing_of_columns(field, column, read, ValueReading("UTC"))
-    assert type_column is not None
     values = [b64encode(bytes(size)).decode(), None]
     assert _answer(lambda: reader_of_columns(field, read)(values)) == expected
     typed = _answer(lambda: type_column(values).cast("string").to_pylist())

@@ -39,9 +39,7 @@ ROW: Final = row_schema(read_schema(with_schema(None, COLUMNS)["schema"]))
 
 
 def _table() -> Table:
-    assert ROW is not None
     schema = wanted_schema(ROW.fields, ("id",), None)
-    assert schema is not None
     place = (TableId(1), TableName.parse("s.t"), Generation(1), TableState.ACTIVE, SchemaVersion(1))
     return Table(*place, replace(schema, bare=False), DEFAULT_OPTIONS)
 
@@ -101,13 +99,11 @@ def test_events_that_change_keys_land_as_on_the_exact_path_or_are_declined(reque
 
 def test_a_row_that_moves_alone_is_read_at_once() -> None:
     found = columnar(body([("c", None, row(9, 9_000)), ("u", row(1, 1_000), row(2, 1_000))]))
-    assert found is not None
     assert _landed(found[0]) == [(9, RowMarker.INSERT), (1, RowMarker.DELETE), (2, RowMarker.INSERT)]
 
 
 def test_two_rows_that_moved_at_once_both_land() -> None:
     rows = exact(body(TWO_ROWS_MOVED_AT_ONCE))
-    assert rows is not None
     deletes, inserts = [(1, RowMarker.DELETE), (2, RowMarker.DELETE)], [2, 9, 3]
     assert _landed(rows) == [*deletes, *((key, RowMarker.INSERT) for key in inserts)]
 

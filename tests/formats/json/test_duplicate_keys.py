@@ -57,9 +57,8 @@ def test_a_repeated_key_is_rejected_anywhere(
     decode: Callable[[bytes], object], messages: st.SearchStrategy[Any], way: str, data: st.DataObject
 ) -> None:
     body, _ = data.draw(bodies(messages, twice=True))
-    with screened(way), rejected() as rejection:
+    with screened(way), rejected(Code.DUPLICATE_MEMBER):
         decode(body)
-    assert rejection.code == Code.DUPLICATE_MEMBER
 
 
 @each_way
@@ -81,9 +80,8 @@ def test_what_is_no_text_is_rejected_in_any_name_or_value(
 ) -> None:
     body, _ = data.draw(bodies(messages, twice=False))
     text = data.draw(st.sampled_from(list(TEXT.finditer(body))))
-    with screened(way), rejected() as rejection:
+    with screened(way), rejected(Code.MALFORMED_JSON):
         decode(body[: text.start() + 1] + wrong + body[text.start() + 1 :])
-    assert rejection.code == Code.MALFORMED_JSON
 
 
 def is_read_twice(decode: Callable[[bytes], object], message: Any, layout: dict[str, Any] = COMPACT) -> bool:
@@ -125,14 +123,17 @@ FLATTENED = {f"headers_{name}": value for name, value in HEADERS.items()}
 FIELDS = [{"name": f"c{number}", "type": ["null", {"type": "array", "items": "int"}]} for number in range(30)]
 
 
+METADATA = {"lineage": {"table": "t"}, "tableStructure": {"tableColumns": {}}}
+
+
 @pytest.mark.parametrize(
     "message",
     [
         {"data": {"a": 1}, "beforeData": None, "headers": HEADERS},
         {"data": {"a": 1}, "beforeData": {"a": 2}, "schema": "s", "table": "t"} | FLATTENED,
-        {"lineage": {"table": "t"}, "tableStructure": {"tableColumns": {}}, "dataSchema": json.dumps(FIELDS)},
-        {"lineage": {"table": "t"}, "tableStructure": {"tableColumns": {}}, "dataSchema": json.dumps(FIELDS, indent=1)},
-        {"lineage": {"table": "t"}, "tableStructure": {"tableColumns": {}}, "dataSchema": None},
+        METADATA | {"dataSchema": json.dumps(FIELDS)},
+        METADATA | {"dataSchema": json.dumps(FIELDS, indent=1)},
+        METADATA | {"dataSchema": None},
     ],
     ids=["object", "flattened", "Avro schema", "Avro schema, indented", "no Avro schema"],
 )
@@ -157,15 +158,9 @@ def test_metadata_of_many_columns_is_read_once() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "12:30",
-        'a "b": c',
+        *("12:30", 'a "b": c', "C:\\", "[INFO], [a]", 'é": ', "{", "a: [b]"),
         '{"a":1,"b":{"c":[1,[2,[3]]]}}',
-        "C:\\",
-        "[INFO], [a]",
-        'é": ',
-        "{",
         json.dumps({"a": json.dumps({"b": 1})}),
-        "a: [b]",
     ],
 )
 @each_way
@@ -195,18 +190,6 @@ def test_only_deep_nesting_is_read_twice(opening: str, closing: str, layout: str
         assert not is_read_twice(decode_replicate, nested(opening, closing, levels), LAYOUTS[layout])
         for deep in (levels + 1, 2 * levels):
             assert is_read_twice(decode_replicate, nested(opening, closing, deep), LAYOUTS[layout])
-
-
-@pytest.mark.parametrize("text", ["\0", "a\0", "\\\0"])
-@pytest.mark.parametrize("count", [1, 400])
-@each_way
-def test_u0000_is_rejected_in_any_text(text: str, count: int, way: str) -> None:
-    clean = {"headers": {"operation": "INSERT"}, "data": {"a": "\\u00e9\u00e9"}}
-    wrong = {"headers": {"operation": "INSERT"}, "data": {"a": text}}
-    body = json.dumps([*[clean] * count, wrong]).encode()
-    with screened(way), rejected() as rejection:
-        decode_replicate(body)
-    assert rejection.code == Code.MALFORMED_JSON
 
 
 @pytest.mark.parametrize("message_type", [ArcionMessage, ReplicateMessage])

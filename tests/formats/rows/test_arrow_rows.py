@@ -132,9 +132,8 @@ def test_a_delete_uses_the_key_whatever_the_other_columns_have(of: pa.DataType) 
         {"id": key, "value": None, "__rowMarker__": 2} for key in (1, 2, 3)
     ]
     mixed = given_rows.set_column(2, "__op__", pa.array(["delete", "upsert", "delete"]))
-    with rejected() as rejection:
+    with rejected(Code.NULL_VALUE):
         arrow_rows(mixed, RowOperation.UPSERT, rules)
-    assert rejection.code == Code.NULL_VALUE
 
 
 def test_a_wrong_value_precedes_the_missing_columns_of_its_row_as_in_json() -> None:
@@ -158,16 +157,15 @@ def test_a_bad_value_in_a_deleted_row_does_not_count() -> None:
 
 
 def test_the_operation_is_a_text_column() -> None:
-    with rejected() as rejection:
+    with rejected(Code.SCHEMA_MISMATCH):
         split_operations(pa.table({"id": [1], "__op__": [1]}), RowOperation.UPSERT)
-    assert rejection.code == Code.SCHEMA_MISMATCH
 
 
 def test_inserts_that_omit_a_column_leave_it_unknown_in_their_images() -> None:
     schema = schema_of({"id": "int64", "name": "string"}, ["id"], ["id"])
     rules = RowRules(schema, TableOptions(partial_updates=PartialUpdates.COMPLETE))
     rows = arrow_rows(pa.table({"id": [1]}), RowOperation.INSERT, rules)
-    assert rows.images is not None and rows.images.images == [b'{"-1":2,"0":1}']
+    assert rows.images.images == [b'{"-1":2,"0":1}']
 
 
 LOCAL_TIMES: Final = (
@@ -201,9 +199,8 @@ def test_arrow_schema_can_represent_types_more_accurately_such_as_timezones(
 
 def test_nanoseconds_without_a_zone_are_not_cut() -> None:
     rules = RowRules(schema_of({"id": "int64", "at": "timestamp"}, ["id"]))
-    with rejected() as rejection:
+    with rejected(Code.BAD_VALUE):
         arrow_rows(pa.table({"id": [1], "at": pa.array([1], pa.timestamp("ns"))}), RowOperation.UPSERT, rules)
-    assert rejection.code == Code.BAD_VALUE
 
 
 def test_a_local_time_beyond_the_calendar_saturates() -> None:

@@ -100,7 +100,6 @@ def test_a_usual_body_takes_the_columnar_path(body: list[dict[str, Any]], *, lin
 def test_a_number_with_a_fraction_takes_the_columnar_path_with_all_its_digits() -> None:
     body = b'{"id": 1, "amount": 12345678901234567890.12, "name": 9007199254740993, "doc": 1e5}'
     found = columnar_rows(body, RowOperation.UPSERT, ROWS_RULES[0])
-    assert found is not None
     row = found.batch.to_pylist()[0]
     assert (str(row["amount"]), row["name"], row["doc"]) == ("12345678901234567890.12", "9007199254740993", "1e5")
 

@@ -159,9 +159,8 @@ def test_a_column_is_renamed_if_the_new_one_has_its_type_between_the_same_column
     harness.debezium(created(dict.fromkeys(present) | {"id": 1}, {name: types[name[0]] for name in present}))
     message = created(dict.fromkeys(later) | {"id": 2}, {name: types[name[0]] for name in later})
     if is_renamed:
-        with rejected() as rejection:
+        with rejected(Code.COLUMN_RENAMED):
             harness.debezium(message)
-        assert rejection.code is Code.COLUMN_RENAMED
     else:
         harness.debezium(message)
 
@@ -173,9 +172,8 @@ def test_a_column_that_the_source_dropped_and_one_that_it_added_are_told_apart_b
         harness.debezium(created({"id": 2}, KEY, table=f"public.{name}"))
         added = created({"id": 3, "other": "b"}, {**KEY, "other": "string"}, table=f"public.{name}")
         if table:
-            with rejected() as rejection:
+            with rejected(Code.COLUMN_RENAMED):
                 harness.debezium(added)
-            assert rejection.code is Code.COLUMN_RENAMED
         harness.put(f"public.{name}", schema_of({"id": "int32", **table}, ["id"], ["id"]))
         harness.debezium(added)
         assert harness.landed(f"public.{name}", "id", "other")[-1] == [0, 3, "b"]

@@ -120,7 +120,6 @@ def test_each_comparison_says_which_rows_match(found: dict[str, Any], matching: 
         row(3, None),
     ]
     changes = [Change(at, Operation.INSERT, None, one, "", "") for at, one in enumerate(rows)]
-    assert options.filter is not None
     landed = filtered(landing_rows(changes, SCHEMA).batch, options.filter, SCHEMA)
     assert set(landed.column("id").to_pylist()) == matching
 
@@ -152,9 +151,7 @@ def test_any_history_mirrors_exactly_the_rows_that_match(batches: list[list[Step
         rows, layer = overlay.complete(landing_rows(changes, rules))
         overlay.adopt(layer, BatchSequence(number))
         columnar = landing_rows_of_shaped([shaped(changes, SCHEMA)], rules)
-        assert columnar is not None
         assert columnar[0].batch.equals(landing_rows(changes, rules).batch)
-        assert options.filter is not None
         landed += filtered(rows.batch, options.filter, SCHEMA).to_pylist()
     assert mirrored(landed) == {key: city for key, city in state.items() if city == "Rome"}
 

@@ -240,7 +240,6 @@ class Gateway:
             between, crash = (), False
 
     def _is_completed(self, between: Sequence[Request], *, crash: bool) -> bool:
-        assert self.load is not None
         with self.engine.begin() as connection:
             self.load = begin_completion(connection, self.table.name, self.load.load_id, "test")
             if self.load.state is LoadState.COMPLETED:
@@ -265,7 +264,6 @@ class Gateway:
 
     def forget(self) -> None:
         """Check that nothing is left of a load that ended."""
-        assert self.load is not None
         for kept in ("load_batches WHERE load_id", "load_deletes WHERE load_id", "table_counters WHERE open_load"):
             count = f"SELECT count(*) FROM mirrorgate.{kept} = CAST(:load AS uuid)"
             assert sql.value(self.engine, count, load=self.load.load_id) == 0

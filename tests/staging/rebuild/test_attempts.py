@@ -54,9 +54,7 @@ def run(engine: sa.Engine, database_url: str, tmp_path: Path) -> Iterator[Rebuil
 
 
 def attempt(engine: sa.Engine) -> Rebuild:
-    started = sql.call(engine, start_attempt, table_id(engine))
-    assert started is not None
-    return started
+    return sql.call(engine, start_attempt, table_id(engine))
 
 
 def table_id(engine: sa.Engine) -> TableId:
@@ -107,7 +105,6 @@ def test_a_rebuild_that_succeeds_keeps_no_error_of_an_earlier_attempt(engine: sa
     sql.call(engine, note_detail, failed, "worker lost; tried again")
     run.run(table_id(engine))
     found = sql.call(engine, find_rebuild, table_id(engine))
-    assert found is not None
     assert (found.phase, found.detail) == (RebuildPhase.REPLACING, None)
 
 
@@ -122,7 +119,6 @@ def test_corrections_do_not_count_as_parts(engine: sa.Engine, run: RebuildRun, m
     assert sql.rows(engine, BLOCKS) == [(1, 1, 3), (2, 2, 2)]
     with engine.begin() as connection:
         rebuild = find_rebuild(connection, table_id(engine))
-        assert rebuild is not None
         require_parts(connection, rebuild, 1)
         with pytest.raises(AttemptIsOver):
             require_parts(connection, rebuild, 2)
