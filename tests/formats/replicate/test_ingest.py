@@ -19,26 +19,23 @@ from app.formats.replicate.history import MAX_EARLIER_VERSIONS, SourceHistory, e
 from app.formats.replicate.messages import decode_replicate
 from app.formats.replicate.metadata import TableMetadata
 from app.ingest import Ingest, IngestResult, ReplicateJson
-from app.staging.tables.registry import find_table
 from app.staging.tables.replicate_sources import replicate_metadata
-from app.staging.writer.group_commit import GroupCommit
 from mirrorgate.errors import Code, RejectedInput
 from tests.formats.replicate.tables_in_memory import Tables
+from tests.support.gateway_parts import current
+from tests.support.ingest_harness import ADMIN, open_harness
+from tests.support.postgres import sql
 from tests.support.rejections import rejected
+from tests.support.samples.messages import metadata as metadata_message
 from tests.support.samples.schemas import schema_of
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "replicate"
-ADMIN = Principal("test", frozenset({Right.ADMIN}), ("*",))
 
 
 @pytest.fixture
 def ingest(engine: sa.Engine) -> Iterator[Ingest]:
-    writer = GroupCommit(engine)
-    writer.start()
-    ingest = Ingest(engine, writer)
-    yield ingest
-    ingest.close()
-    writer.close()
+    with open_harness(engine) as harness:
+        yield harness.ingest
 
 
 def post(ingest: Ingest, messages: Any, principal: Principal = ADMIN, table: str | None = None) -> IngestResult:
@@ -51,9 +48,7 @@ def sample(name: str) -> dict[str, Any]:
 
 
 def stored(engine: sa.Engine, name: str = "S.T") -> dict[str, Any]:
-    with engine.begin() as connection:
-        table = find_table(connection, TableName.parse(name))
-        return dict(replicate_metadata(connection, table.table_id) or {})
+    return dict(sql.call(engine, replicate_metadata, current(engine, name).table_id) or {})
 
 
 @pytest.mark.parametrize(
@@ -131,11 +126,8 @@ def test_a_rejected_evolution_names_its_message_and_changes_nothing(ingest: Inge
 def test_metadata_of_an_older_program_has_no_ordinals_and_still_routes(ingest: Ingest, engine: sa.Engine) -> None:
     content = sample("mask_full")
     post(ingest, content["earlier"])
-    with engine.begin() as connection:
-        old = '{"schema_id": "one", "table_version": 1}'
-        connection.execute(
-            sa.text("UPDATE mirrorgate.tables SET replicate_metadata = CAST(:old AS jsonb)"), {"old": old}
-        )
+    old = '{"schema_id": "one", "table_version": 1}'
+    sql.run(engine, "UPDATE mirrorgate.tables SET replicate_metadata = CAST(:old AS jsonb)", old=old)
     assert post(ingest, content["messages"]).receipts[0].rows == 1
     post(ingest, content["earlier"])
     assert stored(engine)["columns"]["NAME"]["ordinal"] == 2
@@ -152,25 +144,12 @@ def test_metadata_outside_the_callers_tables_is_as_unknown_as_none(ingest: Inges
 
 def metadata(*versions: tuple[str, int]) -> Sequence[TableMetadata]:
     """MD messages of one table with these schema ids and table versions."""
-    columns = {"a": {"ordinal": 1, "type": "INT4", "primaryKeyPosition": 1}}
-    messages = [
-        {
-            "schemaId": schema_id,
-            "lineage": {"table": "t", "tableVersion": number},
-            "tableStructure": {"tableColumns": columns},
-        }
-        for schema_id, number in versions
-    ]
+    messages = [metadata_message("t", {"a": "INT4"}, ("a",), schema_id=name, version=n) for name, n in versions]
     return decode_replicate(json.dumps(messages).encode()).metadata
 
 
 def ids(history: SourceHistory) -> list[str | None]:
     return [version.schema_id for version in history.versions]
-
-
-def test_the_same_message_again_changes_nothing() -> None:
-    history = extend(None, metadata(("one", 1)))
-    assert extend(history, metadata(("one", 1), ("one", 1))) == history
 
 
 def test_a_few_earlier_versions_are_kept() -> None:
@@ -179,7 +158,9 @@ def test_a_few_earlier_versions_are_kept() -> None:
     assert ids(history) == [str(number) for number in range(newest - MAX_EARLIER_VERSIONS, newest + 1)]
 
 
-def test_a_repeated_request_changes_nothing() -> None:
+def test_a_repeated_message_or_request_changes_nothing() -> None:
+    history = extend(None, metadata(("one", 1)))
+    assert extend(history, metadata(("one", 1), ("one", 1))) == history
     history = extend(extend(None, metadata(("one", 1))), metadata(("two", 2), ("three", 3)))
     assert extend(history, metadata(("one", 1), ("two", 2), ("three", 3))) == history
     assert extend(history, metadata(("two", 2), ("three", 3))) == history
@@ -192,28 +173,25 @@ def test_another_schema_id_of_the_same_table_version_is_a_new_version() -> None:
 
 def test_a_version_that_comes_back_keeps_its_external_schema_id() -> None:
     history = extend(None, metadata(("one", 1), ("other", 1)))
-    history = with_external_ids(history, {("one", 1, None): "77"})
+    history = with_external_ids(history, {("one", 1, "srv/task"): "77"})
     again = extend(history, metadata(("one", 1)))
     assert ids(again) == ["other", "one"]
     assert again.current.external_schema_id == "77"
 
 
 def test_an_external_schema_id_is_adopted_once() -> None:
-    history = with_external_ids(extend(None, metadata(("one", 1))), {("one", 1, None): "77", ("two", 2, None): "79"})
-    assert with_external_ids(history, {("one", 1, None): "78"}) == history
+    history = with_external_ids(extend(None, metadata(("one", 1))), {("one", 1, "srv/task"): "77", ("two", 2, "srv/task"): "79"})
+    assert with_external_ids(history, {("one", 1, "srv/task"): "78"}) == history
     assert history.current == replace(history.current, external_schema_id="77")
 
 
 def test_what_is_stored_is_read_back() -> None:
-    history = with_external_ids(extend(None, metadata(("one", 1), ("two", 2))), {("two", 2, None): "77"})
+    history = with_external_ids(extend(None, metadata(("one", 1), ("two", 2))), {("two", 2, "srv/task"): "77"})
     text = msgspec.json.encode(history.to_json())
     assert SourceHistory.from_json(msgspec.json.decode(text)) == history
 
 
-SAMPLE_FILES = sorted((Path(__file__).parents[2] / "samples" / "replicate").glob("*.json"))
-
-
-@pytest.mark.parametrize("path", SAMPLE_FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.json")), ids=lambda path: path.stem)
 def test_messages_give_these_rows_or_this_error(path: Path) -> None:
     """`declared` tables were registered by PUT; `earlier` are the messages of requests before, one each."""
     sample: dict[str, Any] = json.loads(path.read_bytes())
@@ -236,10 +214,7 @@ def test_messages_give_these_rows_or_this_error(path: Path) -> None:
     assert len(places) == sample.get("problems", 1)
 
 
-CONVERSATIONS = [
-    json.loads(path.read_bytes())
-    for path in sorted((Path(__file__).parents[2] / "samples" / "replicate").glob("[!t]*.json"))
-]
+CONVERSATIONS = [json.loads(path.read_bytes()) for path in sorted(SAMPLES.glob("[!t]*.json"))]
 TEXTS = st.text(max_size=4) | st.sampled_from(["0F", "10", "00", "one", "two", "UPDATE", "DELETE", "NUMERIC", "UINT8"])
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
