@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import pyarrow as pa
 import sqlalchemy as sa
 
 from app.domain.access.mask_secret import MaskSecret, hashes
@@ -18,7 +19,7 @@ from app.domain.model.names import TableName
 from app.domain.model.table import Generation, Table, TableId
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
-from app.formats.arcion.csv import CsvLayout
+from app.formats.arcion.csv import CsvLayout, CsvMode
 from app.ingest import (
     ArcionCsv,
     ArcionJson,
@@ -40,6 +41,9 @@ from app.staging.tables.registration import Registration, register_table
 from app.staging.tables.schema_versions import schema_of_version
 from app.staging.writer.group_commit import GroupCommit
 from tests.support.gateway_parts import current
+from tests.support.samples.arrow_streams import stream, typed_rows
+from tests.support.samples.debezium import event
+from tests.support.samples.messages import arcion, data
 
 ADMIN = Principal("test", frozenset({Right.ADMIN}), ("*",))
 
@@ -93,6 +97,18 @@ class IngestHarness:
 
     def plain_rows(self, table: str, *rows: Any, **others: Any) -> IngestResult:
         return self.accept(RowsJson(_json(rows), TableName.parse(table), RowOperation.UPSERT, **others))
+
+    def in_each_format(self, row: Mapping[str, Any], columns: pa.Schema) -> dict[str, int]:
+        """Send an insert of this row in each format to a table of its own; return the marker that it has there."""
+        texts = {name: str(value) for name, value in row.items()}
+        self.arcion(arcion("a", None, texts))
+        record = ",".join(f"{value},NULL,1" for value in texts.values())
+        self.csv(f"{record},I,{{}},{{}}\n", "c", CsvLayout(CsvMode.REALTIME, tuple(row)))
+        self.replicate(data("INSERT", row), table="r")
+        self.debezium(event("c", "d", None, dict(row)), table="d")
+        self.plain_rows("p", row)
+        self.accept_load(ArrowLoad(TableName.parse("l"), stream(typed_rows([row], columns))))
+        return {"a": 0, "c": 0, "r": 0, "d": 0, "p": 4, "l": 0}
 
     def accept(self, reader: BodyReader, key: Principal = ADMIN) -> IngestResult:
         return asyncio.run(self.ingest.accept(reader, key))

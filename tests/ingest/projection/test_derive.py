@@ -6,27 +6,24 @@ the values for this column when inserting rows into the Delta table."
 """
 
 import json
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
-import sqlalchemy as sa
 from msgspec import UNSET
 
 from app.domain.access.rights import Principal, Right
 from app.domain.model.names import TableName
 from app.domain.model.table import DropAction, DropPlan
-from app.formats.arcion.csv import CsvLayout, CsvMode
 from app.ingest import ArrowLoad, ReplicateJson
 from app.ingest.dry_run import WithheldColumns
 from mirrorgate.errors import Code
 from tests.support.gateway_parts import next_generation
-from tests.support.ingest_harness import IngestHarness, open_harness
+from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres import sql
 from tests.support.rejections import rejected
-from tests.support.samples.debezium import event
+from tests.support.samples.arrow_streams import stream, typed_rows
 from tests.support.samples.messages import arcion, data
 from tests.support.samples.schemas import schema_of
 
@@ -38,21 +35,7 @@ TEXTS = {name: str(value) for name, value in ROW.items()}
 LANDED = {**ROW, "price": Decimal("1.10"), "full_name": "Ada Lovelace", "revenue": Decimal("3.30")}
 
 
-@pytest.fixture
-def harness(engine: sa.Engine) -> Iterator[IngestHarness]:
-    with open_harness(engine) as harness:
-        yield harness
-
-
-def stream(rows: list[dict[str, Any]]) -> bytes:
-    columns = [("id", pa.int64()), ("first", pa.string()), ("last", pa.string()), ("quantity", pa.int32())]
-    table = pa.Table.from_pylist(
-        [row | {"price": Decimal(row["price"])} for row in rows], pa.schema([*columns, ("price", pa.decimal128(8, 2))])
-    )
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
+IN_ARROW = pa.schema({name: SCHEMA.arrow.field(name).type for name in TYPES})
 
 
 @pytest.mark.parametrize("images", ["off", "on"])
@@ -61,14 +44,7 @@ def test_full_name_and_revenue_are_materialized_when_rows_are_inserted_in_each_f
 ) -> None:
     for name in "acrdpl":
         harness.put(name, SCHEMA, derive=DERIVE, row_images=images)
-    harness.arcion(arcion("a", None, TEXTS))
-    record = ",".join(f"{value},NULL,1" for value in TEXTS.values())
-    harness.csv(f"{record},I,{{}},{{}}\n", "c", CsvLayout(CsvMode.REALTIME, tuple(ROW)))
-    harness.replicate(data("INSERT", ROW), table="r")
-    harness.debezium(event("c", "d", None, ROW), table="d")
-    harness.plain_rows("p", ROW)
-    harness.accept_load(ArrowLoad(TableName.parse("l"), stream([ROW])))
-    for name, marker in {"a": 0, "c": 0, "r": 0, "d": 0, "p": 4, "l": 0}.items():
+    for name, marker in harness.in_each_format(ROW, IN_ARROW).items():
         assert harness.rows(name) == [LANDED | {"__rowMarker__": marker}], name
     stored = str(sql.rows(harness.engine, "SELECT encode(image, 'escape') FROM mirrorgate.row_images"))
     assert "Ada Lovelace" not in stored
@@ -108,7 +84,7 @@ def test_a_change_whose_derived_value_cannot_be_computed_is_rejected_at_once(
     assert [(code, index, column) for code, index, _, column in rejection.places] == [(Code.BAD_VALUE, 1, "share")]
     assert "a division by zero, at character 1" in rejection.text
     with rejected() as rejection:
-        harness.accept_load(ArrowLoad(TableName.parse("t"), stream([ROW, ROW | {"quantity": 0}])))
+        harness.accept_load(ArrowLoad(TableName.parse("t"), stream(typed_rows([ROW, ROW | {"quantity": 0}], IN_ARROW))))
     assert [(code, index, column) for code, index, _, column in rejection.places] == [(Code.BAD_VALUE, 1, "share")]
     assert harness.rows("t") == []
     harness.put("t", derive={"share": "price / nullif(quantity, 0)"}, row_images=images)

@@ -12,8 +12,7 @@ from msgspec import UNSET
 from app.domain.access.rights import Grant, Principal, Right
 from app.domain.model.names import TableName
 from app.domain.model.table import DropAction, DropPlan
-from app.formats.arcion.csv import CsvLayout, CsvMode
-from app.ingest import ArrowLoad, ReplicateJson, RowOperation, RowsJson
+from app.ingest import ReplicateJson, RowOperation, RowsJson
 from app.ingest.dry_run import WithheldColumns
 from app.staging.tables.registration import RegistrationOutcome
 from mirrorgate.errors import Code, TemporarilyUnavailable
@@ -22,7 +21,6 @@ from tests.support.hashes import hashed
 from tests.support.ingest_harness import IngestHarness, open_harness
 from tests.support.postgres import sql
 from tests.support.rejections import rejected
-from tests.support.samples.debezium import event
 from tests.support.samples.messages import arcion, data
 from tests.support.samples.schemas import schema_of
 
@@ -59,34 +57,14 @@ def landed(mail: str, marker: int, **others: Any) -> dict[str, Any]:
     return LANDED | {"mail": mail, "__rowMarker__": marker} | others
 
 
-def stream(rows: list[dict[str, Any]]) -> bytes:
-    columns = pa.schema([("id", pa.int64()), ("mail", pa.string()), ("city", pa.string()), ("born", pa.string())])
-    table = pa.Table.from_pylist(rows, columns)
-    born = table.column("born").cast(pa.date32())
-    table = table.set_column(3, "born", born)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
-def send_each_format(harness: IngestHarness) -> dict[str, int]:
-    """Send the row in each format to a table of its own; return the marker that it has there."""
-    harness.arcion(arcion("a", None, TEXTS))
-    record = ",".join(f"{value},NULL,1" for value in TEXTS.values())
-    harness.csv(f"{record},I,{{}},{{}}\n", "c", CsvLayout(CsvMode.REALTIME, tuple(ROW)))
-    harness.replicate(data("INSERT", ROW), table="r")
-    harness.debezium(event("c", "d", None, ROW), table="d")
-    harness.plain_rows("p", ROW)
-    harness.accept_load(ArrowLoad(TableName.parse("l"), stream([ROW])))
-    return {"a": 0, "c": 0, "r": 0, "d": 0, "p": 4, "l": 0}
+IN_ARROW = pa.schema([("id", pa.int64()), ("mail", pa.string()), ("city", pa.string()), ("born", pa.date32())])
 
 
 @pytest.mark.parametrize("images", ["off", "on"])
 def test_each_format_lands_the_same_row_and_nothing_stores_the_originals(harness: IngestHarness, images: str) -> None:
     for name in "acrdpl":
         harness.put(name, SCHEMA, **OPTIONS, row_images=images)
-    for name, marker in send_each_format(harness).items():
+    for name, marker in harness.in_each_format(ROW, IN_ARROW).items():
         mail = of_table(harness, name)
         assert harness.rows(name) == [landed(mail, marker)], name
     stored = str(sql.rows(harness.engine, "SELECT encode(image, 'escape') FROM mirrorgate.row_images"))

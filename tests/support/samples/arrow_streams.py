@@ -2,8 +2,9 @@
 
 import io
 import struct
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -18,6 +19,11 @@ def stream(table: pa.Table, *, compression: str | None = None, rows_a_batch: int
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table, max_chunksize=rows_a_batch)
     return sink.getvalue()
+
+
+def typed_rows(rows: Iterable[Mapping[str, Any]], columns: pa.Schema) -> pa.Table:
+    """Return rows whose values may be texts as columns of these types."""
+    return pa.table({field.name: pa.array([row[field.name] for row in rows]).cast(field.type) for field in columns})
 
 
 def null_view_with_a_size(size: int = -65_536) -> bytes:
