@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from app.ingest import DebeziumJson, ReplicateJson
 from app.observability.api_metrics import DUPLICATE_CHANGES
 from mirrorgate.errors import Code
 from mirrorgate.parameters import CsvLayout, CsvMode
 from tests.support.ingest_harness import IngestHarness, counted_paths
+from tests.support.postgres import sql
 from tests.support.rejections import rejected
 from tests.support.samples.debezium import event
 from tests.support.samples.messages import Message, arcion, data, metadata
@@ -31,12 +31,8 @@ def keys(harness: IngestHarness, table: str = "t") -> list[int]:
 
 
 def positions(harness: IngestHarness, name: str) -> dict[str, int]:
-    table = harness.table(name)
-    with harness.engine.begin() as connection:
-        found = connection.execute(
-            sa.text("SELECT task, last_position FROM mirrorgate.source_positions WHERE table_id = :table_id"),
-            {"table_id": table.table_id},
-        ).all()
+    query = "SELECT task, last_position FROM mirrorgate.source_positions WHERE table_id = :table_id"
+    found = sql.rows(harness.engine, query, table_id=harness.table(name).table_id)
     return {task: int(position) for task, position in found}
 
 
@@ -63,10 +59,8 @@ def test_a_request_out_of_order_or_without_sequences_is_rejected_whole(harness: 
     with rejected() as rejection:
         harness.replicate(insert(5), insert(7), insert(6), insert(8, sequence=None), table="t")
     pointer = "/message/headers/changeSequence"
-    assert [place[:3] for place in rejection.places] == [
-        (Code.OUT_OF_ORDER, 2, pointer),
-        (Code.BAD_SEQUENCE, 3, pointer),
-    ]
+    found = [place[:3] for place in rejection.places]
+    assert found == [(Code.OUT_OF_ORDER, 2, pointer), (Code.BAD_SEQUENCE, 3, pointer)]
     assert (keys(harness), positions(harness, "t")) == ([], {})
 
 
@@ -133,13 +127,9 @@ def test_another_source_of_the_same_task_has_an_order_of_its_own(harness: Ingest
 def test_a_dry_run_counts_duplicates_and_moves_nothing(harness: IngestHarness) -> None:
     harness.put("t", ID, source_order="enforce")
     harness.replicate(insert(1), table="t")
-    body = b"[%s]" % b",".join(
-        b'{"headers":{"operation":"INSERT","changeSequence":"%035d"},"data":{"id":%d}}' % (number, number)
-        for number in (1, 2)
-    )
-    name = harness.table("t").name
+    reader = ReplicateJson(json.dumps([insert(1), insert(2)]).encode(), harness.table("t").name)
     for _ in range(2):
-        result = harness.dry_run(ReplicateJson(body, name))
+        result = harness.dry_run(reader)
         assert (result.duplicates, result.tables[0].rows) == (1, [{"id": 2, "__rowMarker__": 0}])
     assert positions(harness, "t") == {"": 1}
 
@@ -209,9 +199,7 @@ def test_metadata_required_for_consistent_replication_recovery_lands_nothing_twi
 def test_cursors_in_csv_are_those_of_json(enforcing: IngestHarness) -> None:
     layout = CsvLayout(CsvMode.REALTIME, ("id",))
     cursors = [json.dumps(ARCION["MySQL"](number) | {"extractorId": 0}) for number in (1, 2)]
-    lines = [
-        '{},NULL,1,I,"{}",{{}}\n'.format(number, cursor.replace('"', '""')) for number, cursor in enumerate(cursors)
-    ]
+    lines = [f'{at},NULL,1,I,"{cursor.replace(chr(34), chr(34) * 2)}",{{}}\n' for at, cursor in enumerate(cursors)]
     enforcing.csv(lines[0], "S.T", layout)
     assert enforcing.csv("".join(lines), "S.T", layout).duplicates == 1
     enforcing.arcion(arcion("S.T", after={"id": "7"}, cursor=cursors[1]))

@@ -19,6 +19,7 @@ from app.staging.loads import begin_load
 from mirrorgate.errors import Code, RejectedInput
 from mirrorgate.parameters import LoadMode
 from tests.support.ingest_harness import IngestHarness
+from tests.support.postgres import sql
 from tests.support.rejections import rejected
 from tests.support.samples.arrow_streams import stream
 from tests.support.samples.messages import Message, arcion, data
@@ -162,20 +163,15 @@ def test_snapshot_rows_and_changes_that_race_never_land_a_snapshot_row_after_a_c
 def files_have_marker(harness: IngestHarness, table: str = "t") -> list[bool]:
     """Per SetDataSchema of the chain, whether files have the row marker."""
     found = harness.table(table)
-    with harness.engine.begin() as connection:
-        events = [block.event for block in read_chain(connection, found.table_id, found.generation)]
+    chain = sql.call(harness.engine, lambda connection: [*read_chain(connection, found.table_id, found.generation)])
+    events = [block.event for block in chain]
     schemas = [schema_from_bytes(base64.b64decode(e["schema"])) for e in events if e["kind"] == "SetDataSchema"]
     return ["__rowMarker__" in schema.names for schema in schemas]
 
 
 @pytest.mark.parametrize(
     "last",
-    [
-        [update(1)],
-        [data("DELETE", {"id": 1})],
-        [insert(7), refresh(8)],
-        [refresh(8)],
-    ],
+    [[update(1)], [data("DELETE", {"id": 1})], [insert(7), refresh(8)], [refresh(8)]],
     ids=["update", "delete", "reload within", "reload"],
 )
 def test_a_bare_table_gets_its_marker_with_the_first_change_that_is_no_insert(
@@ -183,11 +179,8 @@ def test_a_bare_table_gets_its_marker_with_the_first_change_that_is_no_insert(
 ) -> None:
     harness.put("t", ID, initial_load="without_marker", reload="upsert")
     harness.replicate(refresh(1), refresh(2), insert(3), table="t")
-    assert (harness.table("t").schema.bare, harness.table("t").schema_version, files_have_marker(harness)) == (
-        True,
-        1,
-        [False],
-    )
+    table = harness.table("t")
+    assert (table.schema.bare, table.schema_version, files_have_marker(harness)) == (True, 1, [False])
     harness.replicate(*last, table="t")
     assert (harness.table("t").schema.bare, harness.table("t").schema_version) == (False, 2)
     harness.replicate(insert(4), table="t")

@@ -58,8 +58,7 @@ def test_the_lag_is_that_of_the_last_change_and_none_without_recent_ones(harness
     assert lag(harness, "d")[0] == 60
     sql.run(harness.engine, "UPDATE mirrorgate.table_counters SET source_lag_at = now() - interval '16 minutes'")
     assert facts(harness, "d").counts.source_lag_seconds is None
-    with harness.engine.begin() as connection:
-        assert [summary.source_lag_seconds for summary in table_summaries(connection)] == [None]
+    assert [summary.source_lag_seconds for summary in sql.call(harness.engine, table_summaries)] == [None]
 
 
 def test_a_source_whose_clock_is_ahead_has_no_lag(harness: IngestHarness) -> None:

@@ -14,6 +14,7 @@ from app.ingest import ArcionJson, IngestResult
 from app.staging.batches import dead_letters
 from mirrorgate.errors import Code
 from mirrorgate.parameters import CsvLayout, CsvMode
+from tests.ingest.dead_letters.conftest import FAIL_ON_LETTERS, SCHEMA, SUCCEED_AGAIN
 from tests.ingest.routing.test_moving_tables import interrupt
 from tests.support.ingest_harness import ADMIN, IngestHarness, named
 from tests.support.postgres import sql
@@ -22,21 +23,8 @@ from tests.support.rejections import rejected
 from tests.support.samples.messages import arcion, data, metadata
 from tests.support.samples.schemas import schema_of
 
-SCHEMA = schema_of({"id": "int64", "n": "int64"}, ["id"], ["id"])
 GOOD = arcion("t", None, {"id": "1", "n": "1"})
 BAD = arcion("t", None, {"id": "2", "n": "no number"})
-FAIL_ON_LETTERS = """
-    CREATE FUNCTION mirrorgate.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$;
-    CREATE TRIGGER fail BEFORE INSERT OR UPDATE ON mirrorgate.dead_letters
-        FOR EACH ROW EXECUTE FUNCTION mirrorgate.fail()"""
-SUCCEED_AGAIN = "DROP FUNCTION mirrorgate.fail CASCADE"
-
-
-@pytest.fixture
-def keeping(harness: IngestHarness) -> IngestHarness:
-    """Give a harness with a table `t` that keeps dead letters."""
-    harness.put("t", SCHEMA, dead_letters="accept")
-    return harness
 
 
 def named_request(harness: IngestHarness, *sent: Any, name: str = "k", number: int = 0) -> IngestResult:
@@ -55,9 +43,8 @@ def test_a_rejected_message_is_kept_as_it_was_written_and_the_others_land(keepin
     assert messages(keeping.engine) == [json.dumps(BAD, indent=1).encode()]
     [letter] = waiting(keeping.engine)
     assert (letter.message_index, letter.format, letter.principal, letter.generation) == (1, "arcion", "test", 1)
-    assert [(error["code"], error["pointer"], error["column"]) for error in letter.errors] == [
-        ("bad_value", "/after/n", "n")
-    ]
+    [error] = letter.errors
+    assert (error["code"], error["pointer"], error["column"]) == ("bad_value", "/after/n", "n")
     assert "no number" not in json.dumps(letter.errors)
 
 
@@ -97,12 +84,8 @@ def test_each_format_keeps_what_its_decoder_rejects(keeping: IngestHarness) -> N
     keeping.csv(text, "snapshots", layout, keep_rejected=True)
     masked = data("INSERT", {"id": 1}, columnMask="no mask")
     keeping.replicate(None, masked, data("MERGE", {"id": 1}), data("INSERT", {"id": 7}), table="t", keep_rejected=True)
-    assert codes(keeping.engine) == [
-        (0, {"bad_op"}),
-        (1, {"exists_mismatch"}),
-        (1, {"bad_mask"}),
-        (2, {"bad_op"}),
-    ]
+    found = [(0, {"bad_op"}), (1, {"exists_mismatch"}), (1, {"bad_mask"}), (2, {"bad_op"})]
+    assert codes(keeping.engine) == found
     assert codes(keeping.engine, "snapshots") == [(1, {"csv_field_count"}), (2, {"bad_value"})]
     assert messages(keeping.engine, "snapshots") == [b"2\r\n", b'"a\nb",3\r\n']
     details = [letter.errors[0]["detail"] for letter in letters(keeping.engine, "snapshots")]

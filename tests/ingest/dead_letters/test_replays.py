@@ -9,33 +9,25 @@ import sqlalchemy as sa
 
 from app.domain.model.dead_letter import LetterState
 from app.domain.model.names import TableName
-from app.domain.model.table import DropAction, DropPlan, Generation
+from app.domain.model.table import DropAction, DropPlan
 from app.formats.replicate.history import MAX_EARLIER_VERSIONS
 from app.ingest.replay import ReplayedLetters
 from app.staging.batches.dead_letters import discard_letters
-from app.staging.tables.operations import begin_drop, finish_drop
 from mirrorgate.errors import Code, RejectedInput
 from mirrorgate.parameters import CsvLayout, CsvMode
-from tests.ingest.dead_letters.test_dead_letters import FAIL_ON_LETTERS, SUCCEED_AGAIN
+from tests.ingest.dead_letters.conftest import FAIL_ON_LETTERS, SCHEMA, SUCCEED_AGAIN
 from tests.ingest.routing.test_moving_tables import interrupt
+from tests.support.gateway_parts import dropping, next_generation
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres import sql
 from tests.support.postgres.dead_letters import letters, messages, replay, replay_all, waiting
-from tests.support.postgres.ledger import claim_by
 from tests.support.rejections import rejected
 from tests.support.samples.messages import arcion, data, metadata
 from tests.support.samples.schemas import schema_of
 
-SCHEMA = schema_of({"id": "int64", "n": "int64"}, ["id"], ["id"])
 WIDER = schema_of({"id": "int64", "n": "int64", "m": "int64"}, ["id"], ["id"])
 BAD = arcion("t", None, {"id": "2", "n": "x"})
 UNKNOWN = arcion("t", None, {"id": "3", "n": "1", "m": "7"})
-
-
-@pytest.fixture
-def keeping(harness: IngestHarness) -> IngestHarness:
-    harness.put("t", SCHEMA, dead_letters="accept")
-    return harness
 
 
 def left(harness: IngestHarness, *sent: Any, table: str = "t") -> list[int]:
@@ -50,12 +42,6 @@ def correct(**after: str) -> bytes:
 
 def states(harness: IngestHarness) -> list[LetterState]:
     return [letter.state for letter in letters(harness.engine)]
-
-
-def recreate(engine: sa.Engine) -> None:
-    table = sql.call(engine, begin_drop, TableName.parse("t"), Generation(1), DropPlan(DropAction.RECREATE), "test")
-    _, epoch = claim_by(engine, table.table_id)
-    sql.call(engine, finish_drop, table, epoch, marker_first=False)
 
 
 def test_a_letter_replayed_after_its_table_was_fixed_lands_behind_what_came_since(keeping: IngestHarness) -> None:
@@ -144,9 +130,8 @@ def test_a_letter_that_is_discarded_while_it_is_replayed_does_not_land(keeping: 
     table = keeping.table("t")
 
     def discard() -> None:
-        with keeping.engine.begin() as connection:
-            ends = {"first": letter_id, "last": letter_id}
-            assert discard_letters(connection, table.table_id, table.generation, principal="test", **ends) == 1
+        ends = {"first": letter_id, "last": letter_id}
+        sql.call(keeping.engine, discard_letters, table.table_id, table.generation, principal="test", **ends)
 
     interrupt(keeping, discard)
     with rejected() as rejection:
@@ -191,7 +176,7 @@ def test_all_waiting_letters_are_replayed_in_order_and_a_rejected_one_holds_no_o
 
 def test_replaying_all_stops_at_what_concerns_the_table(keeping: IngestHarness) -> None:
     left(keeping, BAD, BAD)
-    sql.call(keeping.engine, begin_drop, TableName.parse("t"), Generation(1), DropPlan(DropAction.DROP), "test")
+    dropping(keeping.engine, "t")
     with rejected() as rejection:
         replay_all(keeping)
     assert (rejection.code, states(keeping)) == (Code.TABLE_NOT_ACCEPTING, [LetterState.WAITING] * 2)
@@ -199,7 +184,7 @@ def test_replaying_all_stops_at_what_concerns_the_table(keeping: IngestHarness) 
 
 def test_a_letter_of_an_ended_generation_is_readable_and_cannot_be_replayed(keeping: IngestHarness) -> None:
     [letter_id] = left(keeping, BAD)
-    recreate(keeping.engine)
+    next_generation(keeping.engine, "t", DropPlan(DropAction.RECREATE))
     keeping.ingest.table_cache.forget_table(TableName.parse("t"))
     with rejected() as rejection:
         replay(keeping, letter_id, correct(id="2"))
@@ -211,7 +196,7 @@ def test_a_letter_of_an_ended_generation_is_readable_and_cannot_be_replayed(keep
 
 def test_a_generation_that_ends_while_a_letter_is_replayed_keeps_it_out(keeping: IngestHarness) -> None:
     [letter_id] = left(keeping, BAD)
-    interrupt(keeping, lambda: recreate(keeping.engine))
+    interrupt(keeping, lambda: next_generation(keeping.engine, "t", DropPlan(DropAction.RECREATE)))
     with rejected() as rejection:
         replay(keeping, letter_id, correct(id="2"))
     assert (rejection.code, keeping.rows("t")) == (Code.GENERATION_MISMATCH, [])

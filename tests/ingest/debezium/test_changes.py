@@ -4,12 +4,12 @@ import json
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from app.formats.debezium.values import Tombstones
 from app.ingest import DebeziumJson
 from mirrorgate.errors import Code
 from tests.support.ingest_harness import IngestHarness
+from tests.support.postgres import sql
 from tests.support.rejections import rejected
 from tests.support.samples.debezium import event, keyed, with_schema
 from tests.support.samples.schemas import schema_of
@@ -36,13 +36,8 @@ def test_each_operation_lands_with_its_marker(orders: IngestHarness) -> None:
         event("u", "public.orders", None, {"id": 1, "note": None}),
         event("d", "public.orders", {"id": 1, "note": None}),
     )
-    assert landed(orders) == [
-        [INSERT, 1, "a"],
-        [INSERT, 2, "b"],
-        [UPDATE, 2, "c"],
-        [UPDATE, 1, None],
-        [DELETE, 1, None],
-    ]
+    assert landed(orders)[:3] == [[INSERT, 1, "a"], [INSERT, 2, "b"], [UPDATE, 2, "c"]]
+    assert landed(orders)[3:] == [[UPDATE, 1, None], [DELETE, 1, None]]
 
 
 def test_empty_images_are_none_and_an_update_of_the_key_moves_the_row(orders: IngestHarness) -> None:
@@ -83,10 +78,7 @@ def test_the_tombstone_of_older_versions_of_arcion_is_ignored_and_counted(orders
 def test_a_flattened_row_whose_columns_are_key_and_value_keeps_the_text_default(harness: IngestHarness) -> None:
     harness.put("settings", schema_of({"key": "string", "value": "string"}, ["key"], ["key"]))
     harness.debezium({"key": "theme", "value": "default"}, {"key": "default", "value": "default"}, table="settings")
-    assert harness.landed("settings", "key", "value") == [
-        [UPSERT, "theme", "default"],
-        [UPSERT, "default", "default"],
-    ]
+    assert harness.landed("settings", "key", "value") == [[UPSERT, key, "default"] for key in ("theme", "default")]
 
 
 @pytest.mark.parametrize("has_schema", [False, True])
@@ -114,9 +106,7 @@ def test_a_truncate_is_rejected_with_its_place(orders: IngestHarness) -> None:
 
 def test_a_document_of_mongodb_is_rejected_with_the_transformation_to_use(orders: IngestHarness) -> None:
     with rejected(Code.MALFORMED_MESSAGE) as rejection:
-        orders.debezium(
-            {"after": '{"_id": 1}', "op": "c", "source": {"connector": "mongodb", "db": "d", "collection": "c"}}
-        )
+        orders.debezium({"after": '{"_id": 1}', "op": "c", "source": {"connector": "mongodb", "db": "d"}})
     assert "ExtractNewDocumentState" in rejection.detail
 
 
@@ -274,8 +264,7 @@ def test_the_batch_keeps_the_position_in_the_log(
     orders: IngestHarness, members: dict[str, Any], position: str | None
 ) -> None:
     orders.debezium(event("c", "public.orders", after={"id": 1, "note": "a"}, **members))
-    with orders.engine.begin() as connection:
-        assert connection.scalar(sa.text("SELECT source_position FROM mirrorgate.staged_blocks")) == position
+    assert sql.value(orders.engine, "SELECT source_position FROM mirrorgate.staged_blocks") == position
 
 
 def test_a_flattened_row_with_a_wrong_operation_is_kept_for_its_table(harness: IngestHarness) -> None:

@@ -1,5 +1,6 @@
 """Connect schemas register tables and add columns to them, as Replicate's metadata does."""
 
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from app.domain.access.rights import Principal, Right
 from app.domain.model.table import schema_change
 from app.formats.debezium.values import DEFAULT_PLACEHOLDER
+from app.ingest import DebeziumJson
 from mirrorgate.errors import Code
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
@@ -25,20 +27,18 @@ def created(row: dict[str, Any], columns: dict[str, Field] = ROW, table: str = "
 
 
 def column_types(harness: IngestHarness, table: str = "public.t") -> dict[str, str]:
-    return {
-        column.name: f"{column.type}{'' if column.nullable else ' not null'}"
-        for column in harness.table(table).schema.columns
-    }
+    columns = harness.table(table).schema.columns
+    return {column.name: f"{column.type}{'' if column.nullable else ' not null'}" for column in columns}
+
+
+def decimal_of(precision: int, scale: int) -> Field:
+    parameters = {"scale": str(scale), "connect.decimal.precision": str(precision)}
+    return {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": parameters}
 
 
 def test_a_schema_registers_its_table_with_the_key_of_the_record(harness: IngestHarness) -> None:
-    price: Field = {
-        "type": "bytes",
-        "name": "org.apache.kafka.connect.data.Decimal",
-        "parameters": {"scale": "2", "connect.decimal.precision": "10"},
-    }
-    required: Field = {"type": "boolean", "optional": False}
-    harness.debezium(created({"id": 1, "price": "AeJA", "new": True}, {**KEY, "price": price, "new": required}))
+    columns = {**KEY, "price": decimal_of(10, 2), "new": {"type": "boolean", "optional": False}}
+    harness.debezium(created({"id": 1, "price": "AeJA", "new": True}, columns))
     assert column_types(harness) == {"id": "int32 not null", "price": "decimal(10,2)", "new": "boolean not null"}
     assert harness.table("public.t").schema.key_columns == ("id",)
     assert harness.landed("public.t", "id", "price", "new") == [[0, 1, Decimal("1234.56"), True]]
@@ -53,12 +53,8 @@ def test_a_schema_adds_columns_and_keeps_those_that_leave(harness: IngestHarness
         created({"id": 4, "gone": "c"}, {**KEY, "gone": required}),
     )
     assert column_types(harness) == {"id": "int32 not null", "gone": "string", "more": "float64"}
-    assert [row[1:] for row in harness.landed("public.t", "id", "gone", "more")] == [
-        [1, "a", None],
-        [2, None, None],
-        [3, "b", 1.5],
-        [4, "c", None],
-    ]
+    found = [row[1:] for row in harness.landed("public.t", "id", "gone", "more")]
+    assert found == [[1, "a", None], [2, None, None], [3, "b", 1.5], [4, "c", None]]
 
 
 NUMBER: Field = {"type": "int32", "optional": False, "default": 7}
@@ -210,15 +206,11 @@ def test_a_column_keeps_its_type_if_that_holds_the_values(
 
 
 def test_a_decimal_that_no_type_holds_needs_a_type(harness: IngestHarness) -> None:
-    huge: Field = {
-        "type": "bytes",
-        "name": "org.apache.kafka.connect.data.Decimal",
-        "parameters": {"scale": "0", "connect.decimal.precision": "65"},
-    }
+    message = created({"id": 1, "v": "AQ=="}, {**KEY, "v": decimal_of(65, 0)})
     with rejected(Code.INCOMPATIBLE_SCHEMA):
-        harness.debezium(created({"id": 1, "v": "AQ=="}, {**KEY, "v": huge}))
+        harness.debezium(message)
     harness.put("public.t", schema_of({"id": "int32", "v": "string"}, ["id"], ["id"]))
-    harness.debezium(created({"id": 1, "v": "AQ=="}, {**KEY, "v": huge}))
+    harness.debezium(message)
     assert harness.landed("public.t", "v") == [[0, "1"]]
 
 
@@ -230,10 +222,6 @@ def test_fields_of_a_transformation_are_no_columns(harness: IngestHarness) -> No
 
 
 def test_a_dry_run_registers_nothing(harness: IngestHarness) -> None:
-    import json
-
-    from app.ingest import DebeziumJson
-
     preview = harness.dry_run(DebeziumJson(json.dumps(created({"id": 1, "note": "a"})).encode()))
     assert preview.tables[0].rows == [{"id": 1, "note": "a", "__rowMarker__": 0}]
     with rejected(Code.UNKNOWN_TABLE):

@@ -154,12 +154,9 @@ def test_transaction_id_gathers_all_changes_of_a_transaction(harness: IngestHarn
     harness.arcion(arcion("a", None, texts(ADA)))
     harness.plain_rows("p", ADA)
     found = {name: [row[1:] for row in harness.landed(name, "_tx", "_tx_order")] for name in "adrp"}
-    assert found == {
-        "r": [["0A0B", 1], ["0A0B", 2], ["7", 3], [None, None]],
-        "d": [["571", None], ["571:53195832", 2], ["9", None]],
-        "a": [[None, None]],
-        "p": [[None, None]],
-    }
+    assert found.pop("r") == [["0A0B", 1], ["0A0B", 2], ["7", 3], [None, None]]
+    assert found.pop("d") == [["571", None], ["571:53195832", 2], ["9", None]]
+    assert found == {"a": [[None, None]], "p": [[None, None]]}
 
 
 def test_transactions_are_the_same_on_both_paths(harness: IngestHarness) -> None:

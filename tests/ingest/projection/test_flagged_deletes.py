@@ -5,22 +5,18 @@ from typing import Any
 import pytest
 
 from app.domain.model.names import TableName
-from app.domain.model.table import DropAction, DropPlan, Epoch
+from app.domain.model.table import DropAction, DropPlan
 from app.staging.images import image_snapshot
-from app.staging.tables.operations import begin_drop, finish_drop
 from mirrorgate.errors import Code
+from tests.support.gateway_parts import next_generation
 from tests.support.ingest_harness import IngestHarness
-from tests.support.postgres import sql
 from tests.support.rejections import rejected
 from tests.support.samples.messages import arcion, data
 from tests.support.samples.schemas import schema_of
 
 SCHEMA = schema_of({"id": "int64", "name": "string"}, ["id"], ["id"])
-FLAG: dict[str, Any] = {
-    "deletes": "flag",
-    "row_images": "on",
-    "audit_columns": {"operation": "_op", "deleted": "_gone"},
-}
+AUDIT = {"operation": "_op", "deleted": "_gone"}
+FLAG: dict[str, Any] = {"deletes": "flag", "row_images": "on", "audit_columns": AUDIT}
 ADA, BOB = {"id": "1", "name": "Ada"}, {"id": "2", "name": "Bob"}
 
 
@@ -121,12 +117,7 @@ def test_readers_of_present_rows_do_not_see_deleted_ones(harness: IngestHarness)
 def test_a_renamed_table_keeps_its_deleted_rows(harness: IngestHarness) -> None:
     harness.put("t", SCHEMA, **FLAG)
     harness.arcion(arcion("t", None, ADA), arcion("t", None, BOB), arcion("t", ADA))
-    with harness.engine.begin() as connection:
-        plan = DropPlan(DropAction.RENAME, new_name=TableName.parse("u"))
-        table = begin_drop(connection, TableName.parse("t"), harness.table("t").generation, plan, "operator")
-    lease = "INSERT INTO mirrorgate.table_leases VALUES (:table_id, 7, gen_random_uuid())"
-    sql.run(harness.engine, lease, table_id=table.table_id)
-    assert sql.call(harness.engine, finish_drop, table, Epoch(7), marker_first=False).landed_again == 2
+    next_generation(harness.engine, "t", DropPlan(DropAction.RENAME, new_name=TableName.parse("u")))
     harness.plain_rows("u", {"id": 1, "__op__": "delete"})
     assert harness.landed("u", "id", "name", "_op", "_gone") == [
         [0, 1, "Ada", "snapshot", True],

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from app.domain.access.rights import Principal, Right
-from app.domain.model.change import Change, Operation
 from app.domain.model.names import SourceName, TableName
-from app.domain.rows.landing_rows import landing_rows
 from app.ingest.readers.replicate import FoundSource, SourceCache
 from app.ingest.table_cache import NotCached
-from app.staging.batches.batch import Batch, SchemaIdTables, StagingRequest, TableMoved
+from app.staging.batches.batch import SchemaIdTables, StagingRequest, TableMoved
 from mirrorgate.errors import Code
+from tests.support.gateway_parts import inserts, typed
 from tests.support.ingest_harness import ADMIN, IngestHarness
 from tests.support.postgres import sql
 from tests.support.rejections import rejected
@@ -52,11 +52,8 @@ def cache(harness: IngestHarness) -> SourceCache:
 
 
 def stage(harness: IngestHarness, source: FoundSource) -> None:
-    change = Change(0, Operation.INSERT, None, {"id": 1, "name": "a"}, "", "/data")
-    rows = landing_rows([change], source.table.schema)
-    harness.ingest.group_commit.submit(
-        StagingRequest([Batch(source.table, rows, found_by=source.found_by)], None)
-    ).result()
+    batch = replace(typed(source.table, inserts([{"id": 1, "name": "a"}])), found_by=source.found_by)
+    harness.ingest.group_commit.submit(StagingRequest([batch])).result()
 
 
 @pytest.mark.parametrize(
@@ -68,8 +65,7 @@ def test_a_source_that_was_found_once_needs_no_query(
     found(cache, **told)
     with without_queries(cache):
         again = found(cache, **told)
-    assert again.source.version.schema_id == "f1"
-    assert again.table == harness.table("s.t")
+    assert (again.source.version.schema_id, again.table) == ("f1", harness.table("s.t"))
     stage(harness, again)
     assert harness.landed("s.t", "id") == [[0, 1]]
 

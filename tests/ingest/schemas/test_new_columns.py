@@ -31,11 +31,8 @@ def test_new_columns_are_added_as_nullable_text_in_order_of_appearance(harness: 
     table = harness.table("t")
     assert declared(harness) == [("id", "int64", False), *((name, "string", True) for name in "zba")]
     assert (table.schema_version, table.revision) == (2, 1)
-    assert harness.landed("t", "id", "z", "b", "a") == [
-        [0, 1, "1", None, None],
-        [2, 1, *[None] * 3],
-        [0, 2, None, None, "3"],
-    ]
+    landed = [[0, 1, "1", None, None], [2, 1, None, None, None], [0, 2, None, None, "3"]]
+    assert harness.landed("t", "id", "z", "b", "a") == landed
 
 
 def test_replicate_values_of_any_kind_become_text_and_containers_json_text(harness: IngestHarness) -> None:
@@ -175,6 +172,4 @@ def test_a_process_that_remembers_the_former_generation_completes_a_new_column_f
         arcion("t", None, {"id": "3", "name": "x", "later": "b"}),
         arcion("t", {"id": "2"}, {"id": "2", "later": "c"}),
     )
-    assert harness.rows("t")[-1] | {"__rowMarker__": 1} == {
-        "id": 2, "name": "present", "later": "c", "__rowMarker__": 1,
-    }  # fmt: skip
+    assert harness.landed("t", "id", "name", "later")[-1][1:] == [2, "present", "c"]
