@@ -14,12 +14,11 @@ from app.domain.loads import LoadId
 from app.domain.model.names import TableName
 from app.ingest import ArrowLoad, RowOperation
 from app.ingest.loads import RowsOfStream
-from app.staging.ledger.files import read_chain
 from app.staging.loads import begin_load
 from mirrorgate.errors import Code, RejectedInput
 from mirrorgate.parameters import LoadMode
 from tests.support.ingest_harness import IngestHarness
-from tests.support.postgres import sql
+from tests.support.postgres.ledger import chain
 from tests.support.rejections import rejected
 from tests.support.samples.arrow_streams import stream
 from tests.support.samples.messages import Message, arcion, data
@@ -162,9 +161,7 @@ def test_snapshot_rows_and_changes_that_race_never_land_a_snapshot_row_after_a_c
 
 def files_have_marker(harness: IngestHarness, table: str = "t") -> list[bool]:
     """Per SetDataSchema of the chain, whether files have the row marker."""
-    found = harness.table(table)
-    chain = sql.call(harness.engine, lambda connection: [*read_chain(connection, found.table_id, found.generation)])
-    events = [block.event for block in chain]
+    events = [block.event for block in chain(harness.engine, harness.table(table))]
     schemas = [schema_from_bytes(base64.b64decode(e["schema"])) for e in events if e["kind"] == "SetDataSchema"]
     return ["__rowMarker__" in schema.names for schema in schemas]
 

@@ -5,39 +5,33 @@ import pytest
 import sqlalchemy as sa
 
 from app.staging.connection.database import open_engine, translated_error, translated_errors
-from mirrorgate.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
+from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
 from tests.support.postgres import sql
 
-
-def meaning(state: str) -> MirrorgateError | None:
-    return translated_error(sa.exc.DBAPIError("", None, psycopg.errors.lookup(state)()))
+MEANINGS = {
+    Code.DATABASE_UNAVAILABLE: (
+        "a condition that passes",
+        *("25006", "57P01", "57P02", "57P03", "57014", "53100", "53300", "53200", "08006", "58030", "25P03"),
+    ),
+    Code.TABLE_BUSY: ("a lock", "55P03", "40P01", "40001"),
+    Code.UNSTORABLE: ("data that Postgres cannot store", "22021", "22P05", "22003", "54000", "54001"),
+    None: ("a broken invariant", "23505", "23503", "23514", "42P01", "XX000"),
+}
+"""By code of the error, or None for an error of ours: the kind of condition, and its states in Postgres."""
 
 
 @pytest.mark.parametrize(
-    "state", ["25006", "57P01", "57P02", "57P03", "57014", "53100", "53300", "53200", "08006", "58030", "25P03"]
+    ("code", "state"),
+    [
+        pytest.param(code, state, id=f"{kind}, {state}")
+        for code, (kind, *states) in MEANINGS.items()
+        for state in states
+    ],
 )
-def test_a_condition_that_passes_is_unavailable(state: str) -> None:
-    error = meaning(state)
-    assert isinstance(error, TemporarilyUnavailable)
-    assert error.code == Code.DATABASE_UNAVAILABLE
-
-
-@pytest.mark.parametrize("state", ["55P03", "40P01", "40001"])
-def test_a_lock_is_a_busy_table(state: str) -> None:
-    error = meaning(state)
-    assert error.code == Code.TABLE_BUSY
-
-
-@pytest.mark.parametrize("state", ["22021", "22P05", "22003", "54000", "54001"])
-def test_data_that_postgres_cannot_store_is_the_fault_of_the_request(state: str) -> None:
-    error = meaning(state)
-    assert isinstance(error, RejectedInput)
-    assert error.code == Code.UNSTORABLE
-
-
-@pytest.mark.parametrize("state", ["23505", "23503", "23514", "42P01", "XX000"])
-def test_a_broken_invariant_stays_an_error_of_ours(state: str) -> None:
-    assert meaning(state) is None
+def test_a_state_of_postgres_has_its_meaning(code: Code | None, state: str) -> None:
+    error = translated_error(sa.exc.DBAPIError("", None, psycopg.errors.lookup(state)()))
+    assert (error and error.code) == code
+    assert isinstance(error, RejectedInput) is (code is Code.UNSTORABLE)
 
 
 def test_an_index_row_that_is_too_long_is_told_as_unstorable(engine: sa.Engine) -> None:

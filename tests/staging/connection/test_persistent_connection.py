@@ -33,21 +33,17 @@ def test_transactions_share_a_connection(kept: PersistentConnection) -> None:
     assert kept.in_transaction(backend) == kept.in_transaction(backend)
 
 
-def test_what_is_not_committed_is_rolled_back(kept: PersistentConnection, other: sa.Engine) -> None:
+@pytest.mark.parametrize("commits", [False, True])
+def test_what_is_committed_stays_and_all_else_is_rolled_back(
+    kept: PersistentConnection, other: sa.Engine, *, commits: bool
+) -> None:
     def work(connection: sa.Connection, transaction: sa.RootTransaction) -> None:
         connection.exec_driver_sql(MARK)
+        if commits:
+            transaction.commit()
 
     kept.in_transaction(work)
-    assert sql.value(other, MARKS) == 0
-
-
-def test_what_is_committed_stays(kept: PersistentConnection, other: sa.Engine) -> None:
-    def work(connection: sa.Connection, transaction: sa.RootTransaction) -> None:
-        connection.exec_driver_sql(MARK)
-        transaction.commit()
-
-    kept.in_transaction(work)
-    assert sql.value(other, MARKS) == 1
+    assert sql.value(other, MARKS) == int(commits)
 
 
 def test_a_connection_that_was_lost_since_is_replaced_and_the_work_done(

@@ -136,10 +136,8 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def explained(engine: sa.Engine, query: sa.TextClause, **parameters: Any) -> list[dict[str, Any]]:
     """Return the nodes of the plan that was executed."""
-    with engine.begin() as connection:
-        [answer] = connection.execute(
-            sa.text(f"EXPLAIN (ANALYZE, FORMAT JSON) {query.text}"), {"table_id": 1, "generation": 1, **parameters}
-        ).scalar_one()
+    place = {"table_id": 1, "generation": 1}
+    [answer] = sql.value(engine, f"EXPLAIN (ANALYZE, FORMAT JSON) {query.text}", **place | parameters)
     return list(nodes(answer["Plan"]))
 
 

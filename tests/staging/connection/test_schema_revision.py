@@ -91,8 +91,7 @@ def url_of(engine: sa.Engine) -> str:
 
 def publish_table(engine: sa.Engine) -> None:
     table = current(engine, "t")
-    owned = Owned(table, *claim_by(engine, table.table_id))
-    publish_all(engine, owned)
+    publish_all(engine, Owned(table, *claim_by(engine, table.table_id)))
 
 
 def revision_of(engine: sa.Engine) -> object:

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from app.domain.model.landing_file import content_digest
 from app.domain.model.table import Epoch, FileNumber
 from app.domain.publication import FileLimits, verify_chain
-from app.staging.ledger.files import LedgerEntry, list_files, read_chain, record_published, unrecorded_files
+from app.staging.ledger.files import LedgerEntry, list_files, record_published, unrecorded_files
 from mirrorgate.errors import Code, InvariantBroken
 from tests.support.gateway_parts import inserts, registered, stage, stage_keys, typed
 from tests.support.postgres import sql
@@ -16,10 +16,12 @@ from tests.support.postgres.ledger import (
     Owned,
     build_registered,
     built,
+    chain,
     claim,
     owned_table,
     plan,
     publish,
+    ranges,
     record,
 )
 from tests.support.samples.schemas import schema_of
@@ -32,29 +34,18 @@ def entries(engine: sa.Engine, owned: Owned, after: int = 0, limit: int = 100) -
 
 def builds(engine: sa.Engine) -> list[tuple[int | None, str | None]]:
     """Return the epoch and the temporary file of each registered build, in the order of the files."""
-    return [
-        (epoch, temp)
-        for epoch, temp in sql.rows(
-            engine, "SELECT nominated_epoch, nominated_temp FROM mirrorgate.landing_files ORDER BY number"
-        )
-    ]
+    return sql.rows(engine, "SELECT nominated_epoch, nominated_temp FROM mirrorgate.landing_files ORDER BY number")
 
 
 def counters(engine: sa.Engine) -> tuple[int, ...]:
-    [row] = sql.rows(
-        engine, "SELECT next_file_number, recorded_file_number, published_through FROM mirrorgate.table_counters"
-    )
+    names = "next_file_number, recorded_file_number, published_through"
+    [row] = sql.rows(engine, f"SELECT {names} FROM mirrorgate.table_counters")
     return row
 
 
 def test_a_plan_binds_the_oldest_batches_to_the_next_numbers(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1], [2, 3], [4])
-    files = [file.identity for file in plan(engine, owned)]
-    assert [(file.number, file.first_sequence, file.last_sequence, file.rows) for file in files] == [
-        (1, 1, 1, 1),
-        (2, 2, 2, 2),
-        (3, 3, 3, 1),
-    ]
+    assert ranges(plan(engine, owned)) == [(1, 1, 1, 1), (2, 2, 2, 2), (3, 3, 3, 1)]
     assert counters(engine) == (4, 0, 0)
 
 
@@ -111,11 +102,8 @@ def test_the_ledger_lists_every_file_with_its_state_page_by_page(engine: sa.Engi
     files = plan(engine, owned)
     publish(engine, owned, files[0])
     listed = entries(engine, owned)
-    assert [(entry.number, entry.state, entry.row_count, entry.change_count) for entry in listed] == [
-        (1, "published", 1, 1),
-        (2, "planned", 1, 1),
-        (3, "planned", 1, 1),
-    ]
+    found = [(entry.number, entry.state, entry.row_count, entry.change_count) for entry in listed]
+    assert found == [(1, "published", 1, 1), (2, "planned", 1, 1), (3, "planned", 1, 1)]
     assert [entry.digest for entry in listed] == [file.identity.digest for file in files]
     assert (listed[0].file_bytes, builds(engine)[0]) == (10, (1, "temp"))
     assert listed[0].published_at is not None
@@ -216,5 +204,4 @@ def test_the_chain_tells_the_source_position_of_a_files_last_change_as_it_was_wr
     publish(engine, owned, planned)
     event = sql.value(engine, "SELECT event FROM mirrorgate.metadata_blocks ORDER BY sequence_number DESC LIMIT 1")
     assert event["lastSourcePosition"] == cursor
-    with engine.begin() as connection:
-        assert verify_chain(read_chain(connection, owned.table.table_id, owned.table.generation)) == 3
+    assert verify_chain(chain(engine, owned.table)) == 3

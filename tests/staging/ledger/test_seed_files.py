@@ -5,13 +5,12 @@ from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 
-from app.domain.model.landing_file import PlannedFile
 from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, FileNumber, Generation
 from app.domain.model.table_options import TableOptions
 from app.domain.publication import FileLimits, verify_chain
 from app.staging.batches.staged_blocks import find_batch
-from app.staging.ledger.files import read_chain, unrecorded_files
+from app.staging.ledger.files import unrecorded_files
 from app.staging.ledger.leases import due_tables
 from app.staging.tables.operations import request_repair
 from app.staging.tables.registration import register_table
@@ -21,12 +20,14 @@ from tests.support.postgres import sql
 from tests.support.postgres.ledger import (
     ALL_IN_ONE_FILE,
     Owned,
+    chain,
     claim,
     claim_by,
     owned_table,
     plan,
     publish,
     publish_all,
+    ranges,
 )
 from tests.support.samples.schemas import schema_of
 
@@ -43,10 +44,6 @@ def seeded_table(engine: sa.Engine, *batches: list[int]) -> Owned:
 
 def is_due(engine: sa.Engine, worker: UUID) -> bool:
     return bool(sql.call(engine, due_tables, worker, PATIENT, limit=10))
-
-
-def ranges(files: list[PlannedFile]) -> list[tuple[int, int, int, int]]:
-    return [(f.identity.number, f.identity.first_sequence, f.identity.last_sequence, f.identity.rows) for f in files]
 
 
 def test_a_table_without_data_is_due_until_its_seed_is_published(engine: sa.Engine) -> None:
@@ -90,9 +87,8 @@ def test_a_seed_is_a_file_but_no_batch_change_or_row(engine: sa.Engine) -> None:
     publish(engine, owned, seed)
     stage_keys(engine, owned.table, [1, 2])
     table_id = owned.table.table_id
-    with engine.begin() as connection:
-        counts = count_tables(connection, [table_id])[table_id]
-        batch = find_batch(connection, table_id, Generation(1), BatchSequence(1))
+    counts = sql.call(engine, count_tables, [table_id])[table_id]
+    batch = sql.call(engine, find_batch, table_id, Generation(1), BatchSequence(1))
     assert (counts.published_files, counts.last_file) == (1, 1)
     assert (counts.published_batches, counts.published_changes, counts.published_rows) == (0, 0, 0)
     assert (counts.pending_batches, counts.pending_rows) == (1, 2)
@@ -102,8 +98,7 @@ def test_a_seed_is_a_file_but_no_batch_change_or_row(engine: sa.Engine) -> None:
 def test_the_chain_tells_the_seed_as_data_without_rows(engine: sa.Engine) -> None:
     owned = seeded_table(engine, [1])
     publish_all(engine, owned)
-    with engine.begin() as connection:
-        blocks = list(read_chain(connection, owned.table.table_id, owned.table.generation))
+    blocks = chain(engine, owned.table)
     assert verify_chain(blocks) == 4
     told = [block.event for block in blocks if block.event["kind"] == "AddData"]
     assert [(event["fileNumber"], event["rows"], event["lastSequence"]) for event in told] == [(1, 0, 0), (2, 1, 1)]

@@ -23,15 +23,11 @@ def progress(engine: sa.Engine, table: Table) -> MirrorProgress:
 def published(engine: sa.Engine, files: int, *, ages: list[int] | None = None) -> Owned:
     """Return a table with this many published files; file `n` was published `ages[n - 1]` seconds ago."""
     owned = owned_table(engine, *([key] for key in range(files)))
+    aged = """UPDATE mirrorgate.landing_files SET published_at = clock_timestamp() - make_interval(secs => :age)
+        WHERE number = :number"""
     for file, age in zip(plan(engine, owned), ages or [0] * files, strict=True):
         publish(engine, owned, file)
-        sql.run(
-            engine,
-            """UPDATE mirrorgate.landing_files SET published_at = clock_timestamp() - make_interval(secs => :age)
-            WHERE number = :number""",
-            age=age,
-            number=file.identity.number,
-        )
+        sql.run(engine, aged, age=age, number=file.identity.number)
     return owned
 
 
@@ -64,12 +60,8 @@ def test_a_stopped_mirror_says_why_and_its_lag_grows(engine: sa.Engine) -> None:
     report = report_of(engine, table, **STOPPED)
     store_reports(engine, [report])
     found = progress(engine, table)
-    assert (found.state, found.code, found.detail, found.remedy) == (
-        MirrorState.STOPPED,
-        report.code,
-        report.detail,
-        report.remedy,
-    )
+    told = (MirrorState.STOPPED, report.code, report.detail, report.remedy)
+    assert (found.state, found.code, found.detail, found.remedy) == told
     assert found.lag_seconds == pytest.approx(40, abs=30)
 
 
@@ -95,10 +87,7 @@ def test_the_lag_outlives_the_purge_of_the_ledger(engine: sa.Engine) -> None:
 
 
 def test_only_reports_of_live_tables_are_read(engine: sa.Engine) -> None:
-    table, silent = (
-        registered(engine, "t", schema_of({"id": "int64"})),
-        registered(engine, "s", schema_of({"id": "int64"})),
-    )
+    table, silent = (registered(engine, name, schema_of({"id": "int64"})) for name in "ts")
     store_reports(engine, [report_of(engine, table, last_file=1)])
     dropping(engine, "t")
     assert list(sql.call(engine, mirror_progress, [table.table_id, silent.table_id])) == [table.table_id]

@@ -15,12 +15,10 @@ from app.domain.mirror_report import FolderOwner, MirrorState, TableReport
 from app.domain.model.table import DropAction, DropPlan, Table
 from app.staging.connection.database import open_engine
 from app.staging.mirror import CONFIRM_SECONDS, store_reports
-from app.staging.tables.operations import begin_drop, finish_drop
 from mirrorgate.errors import TemporarilyUnavailable
-from tests.support.gateway_parts import current, dropping, registered
+from tests.support.gateway_parts import current, dropping, finished_drop, next_generation, registered
 from tests.support.mirror_reports import IN_STEP, NOTHING_APPLIED, STOPPED, report_of
 from tests.support.postgres import sql
-from tests.support.postgres.ledger import claim_by
 from tests.support.postgres.retention import WEEK, purge
 from tests.support.samples.schemas import schema_of
 
@@ -34,16 +32,13 @@ NOT_STORED = {"table", "generation", "owner", "is_partitioned"}
 
 def stored(engine: sa.Engine, *columns: str) -> list[Any]:
     """Return these columns of all stored reports, by table."""
-    with engine.begin() as connection:
-        text = f"SELECT {', '.join(columns)} FROM mirrorgate.mirror_reports ORDER BY table_id"  # constant
-        return [tuple(row) for row in connection.execute(sa.text(text))]
+    return sql.rows(engine, f"SELECT {', '.join(columns)} FROM mirrorgate.mirror_reports ORDER BY table_id")
 
 
 def let_pass(engine: sa.Engine, seconds: float) -> None:
     """Let what is stored be older by this much."""
-    sql.run(
-        engine, "UPDATE mirrorgate.mirror_reports SET updated_at = updated_at - make_interval(secs => :s)", s=seconds
-    )
+    aged = "UPDATE mirrorgate.mirror_reports SET updated_at = updated_at - make_interval(secs => :s)"
+    sql.run(engine, aged, s=seconds)
 
 
 def test_every_field_of_a_report_is_stored(engine: sa.Engine) -> None:
@@ -112,9 +107,8 @@ def test_a_report_goes_with_its_table(engine: sa.Engine) -> None:
     kept, gone = registered(engine, "kept", ID), registered(engine, "gone", ID)
     store_reports(engine, [report_of(engine, kept), report_of(engine, gone)])
     table = dropping(engine, "gone")
-    _, epoch = claim_by(engine, table.table_id)
     assert len(stored(engine, "table_id")) == 2
-    sql.call(engine, finish_drop, table, epoch, marker_first=False)
+    finished_drop(engine, table)
     assert stored(engine, "table_id") == [(kept.table_id,)]
     assert store_reports(engine, [report_of(engine, gone)]) == 0
     renewed = registered(engine, "gone", ID)
@@ -126,9 +120,7 @@ def test_a_report_goes_when_the_next_generation_starts(engine: sa.Engine) -> Non
     table = registered(engine, "t", ID)
     before = report_of(engine, table, version=40)
     store_reports(engine, [before])
-    table = sql.call(engine, begin_drop, table.name, table.generation, DropPlan(DropAction.RECREATE), "test")
-    _, epoch = claim_by(engine, table.table_id)
-    sql.call(engine, finish_drop, table, epoch, marker_first=False)
+    next_generation(engine, "t", DropPlan(DropAction.RECREATE))
     assert stored(engine, "table_id") == []
     assert store_reports(engine, [before]) == 0
     assert store_reports(engine, [report_of(engine, current(engine, "t"), generation=2)]) == 1
@@ -148,11 +140,9 @@ def test_retention_forgets_a_mirror_that_has_not_run_for_as_long_as_the_ledger_i
 
 def test_reports_of_many_tables_are_one_statement(engine: sa.Engine) -> None:
     tables = [registered(engine, f"t{number}", ID) for number in range(50)]
-    statements: list[str] = []
-    sa.event.listen(engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
     reports = [replace(report_of(engine, tables[0]), table=str(table.name)) for table in tables]
-    statements.clear()
-    assert store_reports(engine, reports) == 50
+    with sql.counted(engine, "") as statements:
+        assert store_reports(engine, reports) == 50
     assert len(statements) == 1
     assert store_reports(engine, reports) == 0
 

@@ -1,22 +1,20 @@
 """The history of rates and lag: every row is counted once, in the sample after it, for each table and for all."""
 
-from datetime import timedelta
-
 import sqlalchemy as sa
 
 from app.domain.model.table import TableId
 from app.staging.retention.history import PURGE_HISTORY, Sample, history, take_sample
 from app.staging.retention.rounds import purge
 from tests.support.gateway_parts import registered, stage_keys
+from tests.support.postgres import sql
 from tests.support.postgres.ledger import owned_table, publish_all
 from tests.support.samples.schemas import schema_of
 
 
 def next_minute(engine: sa.Engine) -> None:
     """Let the stored samples be one minute older."""
-    with engine.begin() as connection:
-        for column in ("minute", "sampled_at"):
-            connection.execute(sa.text(f"UPDATE mirrorgate.history SET {column} = {column} - interval '1 min'"))
+    for column in ("minute", "sampled_at"):
+        sql.run(engine, f"UPDATE mirrorgate.history SET {column} = {column} - interval '1 min'")
 
 
 def sampled(engine: sa.Engine, table_id: TableId | None = None) -> Sample:
@@ -51,15 +49,11 @@ def test_tables_are_told_apart_and_added_up(engine: sa.Engine) -> None:
     stage_keys(engine, two, [1], [2], [3])
     assert rows(sampled(engine)) == (5, 0, 5)
     with engine.begin() as connection:
-        for tables, expected in (
-            ([one], (2, 0, 2)),
-            ([one, two, idle], (5, 0, 5)),
-            ([idle], (0, 0, 0)),
-            ([], (0, 0, 0)),
-        ):
+        for tables, pending in (([one], 2), ([one, two, idle], 5), ([idle], 0), ([], 0)):
             ids = [table.table_id for table in tables]
-            assert [rows(sample) for sample in history(connection, 60, table_ids=ids)] == [expected]
-        stored = connection.execute(sa.text("SELECT table_ids FROM mirrorgate.history")).scalar_one()
+            found = [rows(sample) for sample in history(connection, 60, table_ids=ids)]
+            assert found == [(pending, 0, pending)]
+    stored = sql.value(engine, "SELECT table_ids FROM mirrorgate.history")
     assert sorted(stored) == [one.table_id, two.table_id]
 
 
@@ -90,10 +84,8 @@ def test_the_seconds_of_a_sample_reach_back_to_the_one_before(engine: sa.Engine)
 
 def test_old_samples_are_purged_and_outside_the_minutes_asked_for(engine: sa.Engine) -> None:
     sampled(engine)
+    sql.run(engine, "UPDATE mirrorgate.history SET minute = minute - interval '90 min'")
     with engine.begin() as connection:
-        connection.execute(
-            sa.text("UPDATE mirrorgate.history SET minute = minute - :back"), {"back": timedelta(minutes=90)}
-        )
         assert history(connection, 60) == []
         assert len(history(connection, 120)) == 1
         assert purge(connection, PURGE_HISTORY, older_than_seconds=3600, limit=10) == 1

@@ -9,14 +9,14 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.model.landing_file import BatchRange
-from app.domain.model.table import BatchSequence, Table
+from app.domain.model.table import BatchSequence
 from app.staging.batches.staged_blocks import SELECT_PAYLOADS, read_payloads
 from app.staging.connection.database import AdvisoryLock, try_lock_for_session
 from app.staging.retention import rounds as retention
 from app.staging.retention.payload_partitions import find_partitions
 from app.staging.retention.rounds import run_retention
-from tests.staging.connection.test_query_plans import nodes
-from tests.support.gateway_parts import inserts, registered, stage, stage_keys, typed
+from tests.staging.connection.test_query_plans import explained
+from tests.support.gateway_parts import registered, stage_keys
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import owned_table, plan, publish, publish_all
 from tests.support.postgres.retention import (
@@ -44,10 +44,6 @@ def open_since(engine: sa.Engine, days: float) -> None:
 def closed_since(engine: sa.Engine, days: float) -> None:
     moved = "UPDATE mirrorgate.payload_buckets SET closed_at = now() - make_interval(secs => :s) WHERE state = 'closed'"
     sql.run(engine, moved, s=days * DAY)
-
-
-def staged_bytes(engine: sa.Engine, table: Table, rows: int) -> None:
-    stage(engine, [typed(table, inserts([{"id": key} for key in range(rows)]))])
 
 
 def test_a_partition_is_closed_when_it_is_a_seventh_of_the_period_old_and_dropped_a_period_later(
@@ -91,7 +87,7 @@ def test_beyond_the_byte_cap_the_oldest_published_payloads_go_and_unpublished_on
     owned = owned_table(engine)
     capped = replace(WEEK, keep_bytes=900_000)
     for _ in range(6):
-        staged_bytes(engine, owned.table, 30_000)
+        stage_keys(engine, owned.table, range(30_000))
         publish_all(engine, owned)
         purge(engine, capped)
     kept = sql.value(engine, "SELECT array_agg(first_sequence ORDER BY 1) FROM mirrorgate.block_payloads")
@@ -101,22 +97,21 @@ def test_beyond_the_byte_cap_the_oldest_published_payloads_go_and_unpublished_on
 
     backlog = [7, 8, 9, 10, 11, 12, 13]
     for _ in backlog:
-        staged_bytes(engine, owned.table, 30_000)
+        stage_keys(engine, owned.table, range(30_000))
         assert purge(engine, capped).moved_payloads == 0
     kept = sql.value(engine, "SELECT array_agg(first_sequence ORDER BY 1) FROM mirrorgate.block_payloads")
     assert kept == backlog
 
 
 def partition_bytes(engine: sa.Engine) -> list[int]:
-    with engine.begin() as connection:
-        return [partition.total_bytes for partition in find_partitions(connection)]
+    return [partition.total_bytes for partition in sql.call(engine, find_partitions)]
 
 
 def test_the_room_on_disk_comes_back(engine: sa.Engine) -> None:
     owned = owned_table(engine)
     empty = sum(partition_bytes(engine))
     for _ in range(3):
-        staged_bytes(engine, owned.table, 30_000)
+        stage_keys(engine, owned.table, range(30_000))
     publish_all(engine, owned)
     full = sum(partition_bytes(engine))
     assert purge(engine).freed_bytes > (full - empty) / 2
@@ -249,10 +244,6 @@ def test_reading_payloads_touches_only_partitions_from_theirs_on(engine: sa.Engi
     assert len(partition_states(engine)) == 12
     sql.run(engine, "ANALYZE mirrorgate.block_payloads")
     newest = partitions_of_payloads(engine)[10]
-    with engine.begin() as connection:
-        [answer] = connection.execute(
-            sa.text(f"EXPLAIN (ANALYZE, FORMAT JSON) {SELECT_PAYLOADS.text}"),
-            {"table_id": 1, "generation": 1, "first_sequence": 10, "last_sequence": 10, "bucket": newest},
-        ).scalar_one()
-    touched = {node["Relation Name"] for node in nodes(answer["Plan"]) if "Relation Name" in node}
+    reads = explained(engine, SELECT_PAYLOADS, first_sequence=10, last_sequence=10, bucket=newest)
+    touched = {node["Relation Name"] for node in reads if "Relation Name" in node}
     assert touched == {f"block_payloads_{newest + offset}" for offset in range(3)}

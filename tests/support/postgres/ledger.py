@@ -1,5 +1,6 @@
 """Tables with staged blocks, a lease and planned files, as the drain would create them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
@@ -7,8 +8,8 @@ import sqlalchemy as sa
 
 from app.domain.model.landing_file import BuiltFile, PlannedFile
 from app.domain.model.table import Epoch, Table, TableId
-from app.domain.publication import FileLimits
-from app.staging.ledger.files import record_published, register_builds
+from app.domain.publication import Block, FileLimits
+from app.staging.ledger.files import read_chain, record_published, register_builds
 from app.staging.ledger.leases import Claim, claim_table, renew_lease
 from app.staging.ledger.planning import plan_next_files
 from tests.support.gateway_parts import current, registered, stage_keys
@@ -69,6 +70,17 @@ def plan(
     with engine.begin() as connection:
         plans = plan_next_files(connection, [Claim(owned.table, owned.epoch)], limits, max_files=limit)
     return plans[owned.table.table_id]
+
+
+def ranges(files: Iterable[PlannedFile]) -> list[tuple[int, int, int, int]]:
+    """Return the number, first and last batch, and rows of each file."""
+    return [(f.identity.number, f.identity.first_sequence, f.identity.last_sequence, f.identity.rows) for f in files]
+
+
+def chain(engine: sa.Engine, table: Table) -> list[Block]:
+    """Return the metadata blocks of a table."""
+    with engine.begin() as connection:
+        return [*read_chain(connection, table.table_id, table.generation)]
 
 
 def built(owned: Owned, planned: PlannedFile, temp_name: str = "temp") -> BuiltFile:
