@@ -180,7 +180,8 @@ def test_a_version_that_comes_back_keeps_its_external_schema_id() -> None:
 
 
 def test_an_external_schema_id_is_adopted_once() -> None:
-    history = with_external_ids(extend(None, metadata(("one", 1))), {("one", 1, "srv/task"): "77", ("two", 2, "srv/task"): "79"})
+    adopted = {("one", 1, "srv/task"): "77", ("two", 2, "srv/task"): "79"}
+    history = with_external_ids(extend(None, metadata(("one", 1))), adopted)
     assert with_external_ids(history, {("one", 1, "srv/task"): "78"}) == history
     assert history.current == replace(history.current, external_schema_id="77")
 
