@@ -81,18 +81,18 @@ _ELSEWHERE: Final = {
 
 
 class GroupWithHints(TyperGroup):
-    """A group of commands. Its error about an unknown command names the subgroup that has the command."""
+    """A group of commands. Its error about an unknown command names the package or the subgroup that has it."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the command that the first argument names; fail with a hint if it belongs to a group."""
         wanted = args[0]
         if wanted not in self.commands:
+            if wanted in _ELSEWHERE:
+                ctx.fail(f"The command {wanted!r} is in the package {_ELSEWHERE[wanted]}, which is not installed.")
             groups = {name: group for name, group in self.commands.items() if isinstance(group, TyperGroup)}
             places = [repr(f"{name} {wanted}") for name, group in groups.items() if wanted in group.commands]
             if places:
                 ctx.fail(f"No such command {wanted!r}. Did you mean {' or '.join(places)}?")
-            if wanted in _ELSEWHERE:
-                ctx.fail(f"The command {wanted!r} is in the package {_ELSEWHERE[wanted]}, which is not installed.")
         return super().resolve_command(ctx, args)
 
 
