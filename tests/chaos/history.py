@@ -82,10 +82,8 @@ class History:
         self._engine = open_engine(self._postgres.url)
         self._database = DatabaseFaults(self._postgres.url, self._postgres.administration_url)
         self._apis = [ApiProcess(self._database.url, place / f"api-{number}.log") for number in (1, 2)]
-        plan = DrainPlan(
-            self._database.url, zone, place / "notes.tsv", place / "drains.log", 0, errors=ERRORS, deaths=DEATHS
-        )
-        self._drains = LightDrains(plan, self._fork(), count=2 if store == "spark" else 4)
+        plan = DrainPlan(self._database.url, zone, place / "notes.tsv", 0, errors=ERRORS, deaths=DEATHS)
+        self._drains = LightDrains(plan, place / "drains.log", self._fork(), count=2 if store == "spark" else 4)
         self._spark = (
             SparkDrain(self._database.url, local, place / "spark.log", self._fork()) if store == "spark" else None
         )

@@ -25,7 +25,7 @@ from tests.chaos.checks.oracle import Violation
 from tests.chaos.history import Result
 from tests.chaos.parts.processes import ADMIN_KEY
 from tests.support.http.server import free_port
-from tests.support.processes import REPOSITORY
+from tests.support.processes import REPOSITORY, environment_with, start_program
 from tests.support.waiting import wait_until
 
 NEXT_REVISION: Final = '''"""Add a column that the older programs do not name.
@@ -124,24 +124,21 @@ class Version:
 
     def start_api(self, stack: ExitStack) -> None:
         port = free_port()
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("MIRRORGATE_")}
-        given = {"DATABASE_URL": self.database_url, "ADMIN_KEY": ADMIN_KEY, "PORT": str(port), "LOG_LEVEL": "error"}
-        environment |= {f"MIRRORGATE_{name}": value for name, value in given.items()}
-        self._start(stack, [sys.executable, "-m", "app.main"], environment)
         self.address = f"http://127.0.0.1:{port}"
-        wait_until(self._serves, within=60, what=f"the API in {self.tree.name} serves")
+        given = {"DATABASE_URL": self.database_url, "ADMIN_KEY": ADMIN_KEY, "PORT": port, "LOG_LEVEL": "error"}
+        options = {"environment": environment_with(**given), "ready": self._serves}
+        self._start(stack, [sys.executable, "-m", "app.main"], **options)
 
     def start_drain(self, stack: ExitStack) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-c", DRAIN, self.database_url, str(self.zone)]
-        return self._start(stack, command, {**os.environ, "PYTHONPATH": str(self.tree)})
+        return self._start(stack, command, environment={**os.environ, "PYTHONPATH": str(self.tree)})
 
     def call(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {ADMIN_KEY}", **arguments.pop("headers", {})}
         return httpx.request(method, self.address + path, headers=headers, timeout=30, trust_env=False, **arguments)
 
-    def _start(self, stack: ExitStack, command: list[str], environment: dict[str, str]) -> "subprocess.Popen[bytes]":
-        log = stack.enter_context(self.log.open("ab"))
-        process = subprocess.Popen(command, cwd=self.tree, env=environment, stdout=log, stderr=log)
+    def _start(self, stack: ExitStack, command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+        process = start_program(self.log, *command, cwd=self.tree, **options)
         stack.callback(process.wait)
         stack.callback(process.kill)
         return process

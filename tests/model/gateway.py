@@ -17,12 +17,10 @@ from pydantic import SecretStr
 from app.api import application
 from app.domain.mirror_report import MirrorState
 from app.landing.local_zone import LocalZone
-from app.local.embedded import PrivatePostgres
 from app.mirror.table_mirror import MirrorLimits, advance_table
 from app.mirror.target import MirrorTarget
 from app.published.table_files import PublishedTable
 from app.settings import Settings
-from app.staging.connection.schema_revision import migrate
 from demo.gateway import admin_key, running_gateway
 from demo.landing_reader import table_folder
 from demo.mirror_reader import open_mirrored
@@ -30,6 +28,7 @@ from tests.api.calls import ADMIN_KEY
 from tests.model.fold import Difference
 from tests.model.tables import MASK_SECRET
 from tests.support.http.server import served
+from tests.support.postgres.databases import private_database
 from tests.support.small_drain import publish_pending, small_drain
 
 PATIENCE: Final = 300.0
@@ -118,10 +117,8 @@ def small_gateway(database_url: str, place: Path) -> Iterator[Gateway]:
 def small_gateway_alone(place: Path) -> Iterator[Gateway]:
     """Run a small gateway with a Postgres of its own."""
     place.mkdir(parents=True)
-    with PrivatePostgres(place, {"fsync": "off"}) as server:
-        migrate(server.url)
-        with small_gateway(server.url, place) as gateway:
-            yield gateway
+    with private_database(place) as (url, _), small_gateway(url, place) as gateway:
+        yield gateway
 
 
 class Mirror:

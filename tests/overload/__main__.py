@@ -9,10 +9,8 @@ from pathlib import Path
 import structlog
 from rich.console import Console
 
-from app.local.embedded import PrivatePostgres
-from app.staging.connection.database import open_engine
-from app.staging.connection.schema_revision import migrate
 from tests.overload.run import Outcome, overload
+from tests.support.postgres.databases import private_database
 
 console = Console(highlight=False, markup=False, soft_wrap=True)
 
@@ -22,11 +20,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=120.0, help="length of the load (default: 120)")
     seconds = parser.parse_args().seconds
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    with tempfile.TemporaryDirectory() as folder, PrivatePostgres(Path(folder) / "postgres") as postgres:
-        migrate(postgres.url)
-        engine = open_engine(postgres.url)
-        outcome = overload(postgres.url, engine, seconds)
-        engine.dispose()
+    with tempfile.TemporaryDirectory() as folder, private_database(Path(folder) / "postgres") as (url, engine):
+        outcome = overload(url, engine, seconds)
     report(outcome, seconds)
     return 1 if outcome.violations or outcome.peak_bytes > outcome.most_bytes else 0
 

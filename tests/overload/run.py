@@ -1,8 +1,6 @@
 """One run: a real API process with small limits, a drain that publishes all but one table, and too many callers."""
 
 import asyncio
-import os
-import socket
 import statistics
 import threading
 from collections import Counter
@@ -12,20 +10,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Final
 
-import httpx
 import sqlalchemy as sa
 
-from app.settings import PREFIX
+from benchmarks.machine.process_facts import resident
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.overload.callers import TABLE_COLUMNS, Journal, Load, body_of, run_for
 from tests.overload.verdict import violations
 from tests.support.gateway_parts import current
+from tests.support.http.server import api_process
 from tests.support.postgres.ledger import ALL_IN_ONE_FILE, Owned, claim_by, publish_all
-from tests.support.processes import started
-from tests.support.waiting import wait_until
 
 TIMES: Final = 10
 BASE_BYTES: Final = 256 * 2**20
@@ -64,7 +59,12 @@ class Outcome:
 
 def overload(database_url: str, engine: sa.Engine, seconds: float) -> Outcome:
     """Call an API process with ten times the bytes that it takes on, for so long."""
-    with api(database_url) as (pid, address), Gateway.at(address, ADMIN_KEY) as gateway:
+    limits = {"MAX_BODY_BYTES": 4 * 2**20, "MAX_BYTES_IN_MEMORY": _BYTES_IN_MEMORY, "MAX_CONCURRENT_REQUESTS": 100}
+    limits |= {"MAX_BACKLOG_ROWS": _BACKLOG_ROWS, "BODY_GRACE_SECONDS": 5}
+    with (
+        api_process(database_url, ADMIN_KEY, LOG_LEVEL="error", **limits) as (process, address),
+        Gateway.at(address, ADMIN_KEY) as gateway,
+    ):
         for table in (_HEALTHY, _STOPPED):
             gateway.put(f"/v1/tables/{table}", json={"columns": TABLE_COLUMNS}).raise_for_status()
         with drained(engine, _HEALTHY), ProcessPoolExecutor(1, get_context("spawn")) as other:
@@ -78,7 +78,7 @@ def overload(database_url: str, engine: sa.Engine, seconds: float) -> Outcome:
             journal.answers,
             Counter(receipt["table"] for receipt in journal.accepted.values()),
             stopped,
-            peak_memory(pid),
+            int(1e6 * resident(process.pid, "VmHWM")),
             BASE_BYTES + FACTOR * _BYTES_IN_MEMORY,
             watched.seconds,
         )
@@ -114,40 +114,6 @@ async def _load(address: str, seconds: float) -> Journal:
 
 
 @contextmanager
-def api(database_url: str) -> Iterator[tuple[int, str]]:
-    """Give a real API process: its id and address."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = int(free.getsockname()[1])
-    settings = {
-        "DATABASE_URL": database_url,
-        "ADMIN_KEY": ADMIN_KEY,
-        "PORT": port,
-        "LOG_LEVEL": "error",
-        "MAX_BODY_BYTES": 4 * 2**20,
-        "MAX_BYTES_IN_MEMORY": _BYTES_IN_MEMORY,
-        "MAX_CONCURRENT_REQUESTS": 100,
-        "MAX_BACKLOG_ROWS": _BACKLOG_ROWS,
-        "BODY_GRACE_SECONDS": 5,
-    }
-    os.environ |= {f"{PREFIX}{name}": str(value) for name, value in settings.items()}
-    address = f"http://127.0.0.1:{port}"
-    with started("app.main") as process, Gateway.at(address, None) as anonymous:
-        try:
-            wait_until(lambda: process.poll() is None and _answers(anonymous), within=60, what="the API answers")
-            yield process.pid, address
-        finally:
-            for name in settings:
-                del os.environ[f"{PREFIX}{name}"]
-
-
-def _answers(anonymous: Gateway) -> bool:
-    try:
-        return anonymous.get("/healthz").is_success
-    except httpx.TransportError:
-        return False
-
-
-@contextmanager
 def drained(engine: sa.Engine, name: str) -> Iterator[None]:
     """Publish whatever a table has, in the ledger alone, as fast as that goes."""
     table = current(engine, name)
@@ -165,10 +131,3 @@ def drained(engine: sa.Engine, name: str) -> Iterator[None]:
     finally:
         done.set()
         thread.join()
-
-
-def peak_memory(pid: int) -> int:
-    """Return the maximum resident bytes of a process so far."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    [line] = [line for line in status.splitlines() if line.startswith("VmHWM:")]
-    return int(line.split()[1]) * 1024

@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -22,14 +22,13 @@ from mirrorgate.errors import Code
 from mirrorgate.producer import ProducerConflict
 from spark_jobs.drain import keep_lease
 from spark_jobs.drain_cycle import DrainCycle
-from spark_jobs.drain_loop import DrainLoop
 from tests.api.calls import ADMIN_KEY
 from tests.model.gateway import Gateway
 from tests.real.debezium import landed
 from tests.real.report import Report
 from tests.support.http.server import api_process
 from tests.support.postgres.standby import Cluster, ask, cluster_of_hosts
-from tests.support.small_drain import publish_pending, small_drain
+from tests.support.small_drain import draining, publish_pending, small_drain
 from tests.support.waiting import wait_until
 
 TABLES: Final = ("shop.orders", "shop.payments")
@@ -49,17 +48,6 @@ class Running:
     def version(self) -> str:
         """The name and version of the servers."""
         return f"Postgres {ask(self.database.url, 'SHOW server_version')}, primary and standby"
-
-    @contextmanager
-    def draining(self) -> Iterator[None]:
-        """Let the drain publish by itself during the block."""
-        loop = DrainLoop(self.cycle, worker_slots=2)
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(loop.run, threading.Event(), 0.1)
-            try:
-                yield
-            finally:
-                loop.stopping.set()
 
     def status(self, table: str) -> dict[str, Any]:
         status: dict[str, Any] = self.gateway.call("GET", f"/v1/tables/{table}").json()
@@ -128,7 +116,7 @@ def test_a_synchronous_standby_has_all_that_was_acknowledged_and_it_lands_once(
         running.write(table, rows[1000:], producer)
 
     running.database.let_commits_wait()
-    with running.draining(), ThreadPoolExecutor(2) as pool:
+    with draining(running.cycle), ThreadPoolExecutor(2) as pool:
         writers = [pool.submit(write, TABLES[0], None), pool.submit(write, TABLES[1], "app/outbox")]
         half.wait(60)
         running.database.fail_over()

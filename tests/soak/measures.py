@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from benchmarks.machine.process_facts import children, descendants, resident
 from benchmarks.reports.figure import BenchmarkFailed
 from tests.soak.growth import Allowance
+from tests.support.processes import command_of
 
 ALLOWED: Final[Mapping[str, Allowance]] = {
     "MB": Allowance(24.0),
@@ -57,7 +58,7 @@ def _processes(up: int) -> dict[str, float]:
     for child in children(up):
         part = _part(child)
         for pid in (child, *descendants(child)):
-            _add(found, _kind(part, _command(pid)), pid)
+            _add(found, _kind(part, command_of(pid)), pid)
     return dict(found)
 
 
@@ -79,14 +80,8 @@ def _add(found: dict[str, float], part: str, pid: int) -> None:
 
 
 def _part(pid: int) -> str:
-    words = " ".join(_command(pid))
+    words = " ".join(command_of(pid))
     return next((part for word, part in _PARTS.items() if word in words), "other")
-
-
-def _command(pid: int) -> list[str]:
-    with suppress(FileNotFoundError, ProcessLookupError):
-        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-    return []
 
 
 def _database(engine: sa.Engine) -> dict[str, float]:

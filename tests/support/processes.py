@@ -1,23 +1,40 @@
-"""Real processes in tests: start a module of this repository, and check whether a process lives."""
+"""Real processes in tests: start modules, programs and forks, and ask what a process does."""
 
+import faulthandler
 import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Final
+
+from tests.support.waiting import wait_until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+_PREFIX: Final = "MIRRORGATE_"
+_fork_server = get_context("forkserver")
+
+
+def environment_with(**settings: object) -> dict[str, str]:
+    """Return this process's environment with these settings of Mirrorgate and no others."""
+    others = {name: value for name, value in os.environ.items() if not name.startswith(_PREFIX)}
+    return others | {f"{_PREFIX}{name}": str(value) for name, value in settings.items()}
 
 
 @contextmanager
-def started(module: str, *arguments: object, stdin: int | None = None) -> Iterator["subprocess.Popen[str]"]:
+def started(
+    module: str, *arguments: object, stdin: int | None = None, environment: dict[str, str] | None = None
+) -> Iterator["subprocess.Popen[str]"]:
     """`python -m module arguments…` from the repository, its output on pipes; killed at the end of the block."""
     with subprocess.Popen(
         [sys.executable, "-m", module, *map(str, arguments)],
         cwd=REPOSITORY,
+        env=environment,
         stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -47,16 +64,99 @@ def read_line(process: "subprocess.Popen[str]") -> str:
     return line
 
 
+def start_program(
+    log: Path,
+    *command: object,
+    environment: dict[str, str] | None = None,
+    ready: Callable[[], bool] | None = None,
+    **options: Any,
+) -> "subprocess.Popen[bytes]":
+    """Start a program that appends its output to a log; with `ready`, return once that is true.
+
+    Fail with the end of the log if it ends before. `options` are those of Popen.
+    """
+    with log.open("ab") as file:
+        process = subprocess.Popen(
+            [*map(str, command)], env=environment, stdout=file, stderr=file, **{"cwd": REPOSITORY} | options
+        )
+    try:
+        if ready is not None:
+            wait_until(lambda: process.poll() is not None or ready(), within=60, what=f"{command[0]} is ready")
+            assert process.poll() is None, log.read_text(errors="replace")[-2000:]
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    return process
+
+
+@contextmanager
+def program(log: Path, *command: object, **options: Any) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a program as `start_program` starts it; end it with SIGTERM. Fail if it ends before the block does."""
+    process = start_program(log, *command, **options)
+    try:
+        yield process
+        assert process.poll() is None, log.read_text(errors="replace")[-2000:]
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def preload(*modules: str) -> None:
+    """Let the server of `forked` import these modules before its first fork, so that a start takes no second."""
+    _fork_server.set_forkserver_preload([*modules])
+
+
+def forked(
+    target: Callable[..., object], *arguments: object, log: Path | None = None, name: str | None = None
+) -> BaseProcess:
+    """Call a function in a process forked from a server, which ends once this process is gone.
+
+    With a log, all that it prints is appended there.
+    """
+    given = (os.getpid(), log, target, *arguments)
+    process = _fork_server.Process(target=_in_fork, args=given, daemon=True, name=name)
+    process.start()
+    return process
+
+
+def _in_fork(parent: int, log: Path | None, target: Callable[..., object], *arguments: object) -> None:
+    if log is not None:
+        descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+        faulthandler.enable()
+
+    def follow() -> None:
+        while is_alive(parent):
+            threading.Event().wait(1.0)
+        os._exit(1)
+
+    threading.Thread(target=follow, name="end-with-harness", daemon=True).start()
+    target(*arguments)
+
+
 def is_alive(pid: int) -> bool:
     """Return whether `pid` runs; a zombie process does not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return not Path("/proc/self/stat").exists()
+    return state_of(pid) not in "ZX" or not Path("/proc/self/stat").exists()
+
+
+def state_of(pid: int) -> str:
+    """Return the letter of a process's state, such as T for a stopped one; empty if it is gone."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return ""
+
+
+def command_of(pid: int) -> list[str]:
+    """Return the words of a process's command; empty if it is gone."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    return []
 
 
 class Died(BaseException):

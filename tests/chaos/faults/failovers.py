@@ -23,14 +23,13 @@ from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
 from mirrorgate.errors import MirrorgateError
 from spark_jobs.drain import keep_lease
-from spark_jobs.drain_loop import DrainLoop
 from tests.chaos.checks.oracle import Violation
 from tests.chaos.history import Result
 from tests.support.gateway_parts import current, registered, stage_keys
 from tests.support.postgres import sql
 from tests.support.postgres.standby import Cluster, cluster
 from tests.support.samples.schemas import schema_of
-from tests.support.small_drain import small_drain
+from tests.support.small_drain import draining, small_drain
 from tests.support.waiting import wait_until
 
 TABLES: Final = ("a", "b", "c")
@@ -88,11 +87,7 @@ class FailoverHistory:
             for _ in range(DRAINS):
                 cycle = stack.enter_context(small_drain(self._cluster.url, self._zone))
                 stack.enter_context(keep_lease(cycle, _LEASE_SECONDS))
-                loop = DrainLoop(cycle, worker_slots=2)
-                thread = threading.Thread(target=loop.run, args=(threading.Event(), 0.1))
-                thread.start()
-                stack.callback(thread.join)
-                stack.callback(loop.stopping.set)
+                stack.enter_context(draining(cycle))
             yield
 
     def _load(self, keys: dict[str, set[int]], batches: int) -> None:

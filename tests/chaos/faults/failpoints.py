@@ -3,7 +3,7 @@
 The functions are wrapped in the process that asks for it; the program itself knows nothing of them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import Any, Final
@@ -16,7 +16,10 @@ from spark_jobs.steps.dropping import Dropping
 from spark_jobs.steps.publishing import Publishing
 from spark_jobs.steps.take_over import Claiming, TakeOver
 
-_STEPS: Final[dict[str, tuple[Any, str]]] = {
+Steps = Mapping[str, tuple[Any, str]]
+"""By the name of a step: where its function is, and the function's name."""
+
+_STEPS: Final[Steps] = {
     "W1 claim": (Claiming, "run"),
     "W2 revoke": (take_over, "revoke_older_epochs"),
     "W3 look": (take_over, "recover_visible_file"),
@@ -36,27 +39,31 @@ _STEPS: Final[dict[str, tuple[Any, str]]] = {
     "R6 new generation": (Dropping, "run"),
 }
 
-POINTS: Final = tuple(f"{when} {step}" for step in _STEPS for when in ("before", "after"))
+
+def points_of(steps: Steps) -> tuple[str, ...]:
+    """Return the names of the points before and after each step."""
+    return tuple(f"{when} {step}" for step in steps for when in ("before", "after"))
+
+
+POINTS: Final = points_of(_STEPS)
 
 _OUTSIDE_OF_A_TABLE: Final = ("W4 plan", "W4 plan of held tables", "W9 next files")
 """Steps that wrap what is done for each table: what fails there fails for all, and the loop tries them again."""
 
-CONTAINED: Final = frozenset(
-    f"{when} {step}" for step in _STEPS if step not in _OUTSIDE_OF_A_TABLE for when in ("before", "after")
-)
+CONTAINED: Final = frozenset(points_of({step: at for step, at in _STEPS.items() if step not in _OUTSIDE_OF_A_TABLE}))
 """Points where an unforeseen exception must stop only one table."""
 
 
 @contextmanager
-def failpoints(reached: Callable[[str], None]) -> Iterator[None]:
-    """Within the block `reached` is called with the name of each point that is passed."""
+def failpoints(reached: Callable[[str], None], steps: Steps = _STEPS) -> Iterator[None]:
+    """Within the block `reached` is called with the name of each point of `steps` that is passed."""
     with ExitStack() as stack:
-        for step, (owner, name) in _STEPS.items():
-            stack.enter_context(patch.object(owner, name, wrapped(step, getattr(owner, name), reached)))
+        for step, (owner, name) in steps.items():
+            stack.enter_context(patch.object(owner, name, _wrapped(step, getattr(owner, name), reached)))
         yield
 
 
-def wrapped(step: str, function: Callable[..., Any], reached: Callable[[str], None]) -> Callable[..., Any]:
+def _wrapped(step: str, function: Callable[..., Any], reached: Callable[[str], None]) -> Callable[..., Any]:
     """Return the function with a point before and one after it."""
 
     @wraps(function)

@@ -10,12 +10,10 @@ from typing import Final
 
 from rich.console import Console
 
-from app.local.embedded import PrivatePostgres
-from app.staging.connection.database import open_engine
-from app.staging.connection.schema_revision import migrate
 from tests.api.calls import ADMIN_KEY
 from tests.chaos.kafka.run import Plan, run
 from tests.support.http.server import api_process
+from tests.support.postgres.databases import private_database
 
 PLACE: Final = Path(__file__).resolve().parents[3] / ".chaos" / "kafka"
 
@@ -34,12 +32,12 @@ def main() -> int:
     shutil.rmtree(PLACE, ignore_errors=True)
     PLACE.mkdir(parents=True)
     began = time.monotonic()
-    with PrivatePostgres(PLACE / "postgres") as postgres:
-        migrate(postgres.url)
-        engine = open_engine(postgres.url)
-        with api_process(postgres.url, ADMIN_KEY) as (_, address), console.status("starts") as status:
-            outcome = run(PLACE, address, ADMIN_KEY, engine, plan, arguments.seed, status.update)
-        engine.dispose()
+    with (
+        private_database(PLACE / "postgres") as (url, engine),
+        api_process(url, ADMIN_KEY) as (_, address),
+        console.status("starts") as status,
+    ):
+        outcome = run(PLACE, address, ADMIN_KEY, engine, plan, arguments.seed, status.update)
     for violation in outcome.violations:
         console.print(f"VIOLATION: {violation}")
     console.print(

@@ -1,19 +1,25 @@
 """The bridge processes of a run: one group, whose members are killed, stopped and joined by others."""
 
-import os
 import random
 import signal
+import sys
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Final
 
-from tests.chaos.kafka.bridge_process import run_bridge
+import app.cli.main  # noqa: F401  # all are imported before a fork
+from mirrorgate.cli.__main__ import main
+from tests.support.processes import forked, preload
 
 STOPS_WITHIN: Final = 30.0
-_fork_server = get_context("forkserver")
-_fork_server.set_forkserver_preload(["tests.chaos.kafka.bridge_process"])
+preload(__name__)
+
+
+def _run_bridge(configuration: Path) -> None:
+    """Do what `mirrorgate bridge kafka` does, until the process is killed."""
+    sys.argv = ["mirrorgate", "bridge", "kafka", "--config", str(configuration)]
+    main()
 
 
 @dataclass
@@ -66,10 +72,7 @@ class Fleet:
     def _join(self) -> None:
         self._started += 1
         name = f"bridge-{self._started}"
-        arguments = (self.configuration, self.logs / f"{name}.log", os.getpid())
-        member = _fork_server.Process(target=run_bridge, args=arguments, daemon=True, name=name)
-        member.start()
-        self._members.append(member)
+        self._members.append(forked(_run_bridge, self.configuration, log=self.logs / f"{name}.log", name=name))
 
     def _leave(self) -> None:
         member = self._members.pop(self.source.randrange(len(self._members)))

@@ -12,27 +12,20 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from unittest.mock import patch
-from uuid import uuid4
 
-import structlog
-
-from app.domain.publication import FileLimits
 from app.landing.adls import retries
 from app.landing.local_zone import LocalZone
 from app.landing.open_zone import ZoneAddress, open_zone
-from app.landing.parquet_file import FileLayout
 from app.landing.zone import LandingZone
 from mirrorgate.errors import MirrorgateError
 from spark_jobs import drain_loop, scheduling
-from spark_jobs.build_files import BuildConfig
 from spark_jobs.drain import keep_lease
-from spark_jobs.drain_cycle import open_cycle
 from spark_jobs.drain_loop import DrainLoop
 from tests.chaos.faults.failpoints import failpoints
 from tests.chaos.faults.faulty_zone import FaultyZone, Troubles
-from tests.chaos.parts.building import builds_in_process
+from tests.support.small_drain import builds_in_process, open_small_cycle
 
 LEASE_SECONDS: Final = 1.0
 POLL_SECONDS: Final = 0.1
@@ -49,7 +42,6 @@ class DrainPlan:
     database_url: str
     zone: ZoneAddress
     notes: Path
-    log: Path
     seed: int
     dies_at: str = ""
     stops_at: str = ""
@@ -104,13 +96,10 @@ def short_pauses() -> Iterator[None]:
         yield
 
 
-def run_light_drain(plan: DrainPlan, parent: int) -> None:
-    """Publish until the process is killed or the harness is gone."""
-    log = plan.log.open("a", buffering=1)
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(log), cache_logger_on_first_use=False)
+def run_light_drain(plan: DrainPlan) -> None:
+    """Publish until the process is killed."""
     notes = Notes(plan.notes)
     fate = Fate(plan, notes)
-    end_with(parent)
     troubles = Troubles(
         random.Random(plan.seed),
         errors=plan.errors,
@@ -137,22 +126,7 @@ def run_light_drain(plan: DrainPlan, parent: int) -> None:
 
 
 def _publish(plan: DrainPlan) -> None:
-    config = BuildConfig(plan.database_url, plan.zone, FileLayout(False, "zstd"))
-    limits = FileLimits(128 * 2**20, 300, 0.1)
-    cycle = open_cycle(uuid4(), None, config, limits, tasks=2, database_seconds=DATABASE_SECONDS)  # type: ignore[arg-type]
+    options: dict[str, Any] = {"rows": 300, "delay_seconds": 0.1, "tasks": 2, "database_seconds": DATABASE_SECONDS}
+    cycle = open_small_cycle(plan.database_url, plan.zone, **options)
     with keep_lease(cycle, LEASE_SECONDS):
         DrainLoop(cycle, worker_slots=2).run(threading.Event(), POLL_SECONDS)
-
-
-def end_with(parent: int) -> None:
-    """End this process once the harness is gone."""
-
-    def follow() -> None:
-        while True:
-            try:
-                os.kill(parent, 0)
-            except ProcessLookupError:
-                os._exit(1)
-            threading.Event().wait(1.0)
-
-    threading.Thread(target=follow, name="end-with-harness", daemon=True).start()

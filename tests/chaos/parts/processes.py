@@ -3,31 +3,30 @@
 import os
 import random
 import signal
-import socket
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Final
 
-from app.settings import PREFIX
+from app.main import serve
+from app.settings import PREFIX, Settings
 from tests.chaos.faults.failpoints import POINTS
-from tests.chaos.parts.api_process import run_api
 from tests.chaos.parts.light_drain import DATABASE_SECONDS, LEASE_SECONDS, DrainPlan, run_light_drain
+from tests.support.http.server import free_port, listens
+from tests.support.processes import forked, preload, state_of
 
 ADMIN_KEY: Final = f"mg_00c4a05c_{'k' * 43}"
-_fork_server = get_context("forkserver")
-_fork_server.set_forkserver_preload(["tests.chaos.parts.light_drain", "tests.chaos.parts.api_process"])
+preload(__name__)
 
 
 class ApiProcess:
     """One API process on a port of its own."""
 
     def __init__(self, database_url: str, log: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = int(free.getsockname()[1])
+        self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         settings = {"DATABASE_URL": database_url, "ADMIN_KEY": ADMIN_KEY, "PORT": str(self._port)}
         settings |= {"LOG_LEVEL": "warning", "DATABASE_SECONDS": str(DATABASE_SECONDS)}
@@ -36,10 +35,7 @@ class ApiProcess:
         self._process = self._start()
 
     def _start(self) -> BaseProcess:
-        arguments = (self._settings, self._log, os.getpid())
-        process = _fork_server.Process(target=run_api, args=arguments, daemon=True)
-        process.start()
-        return process
+        return forked(_run_api, self._settings, log=self._log)
 
     def kill(self) -> None:
         self._process.kill()
@@ -51,11 +47,13 @@ class ApiProcess:
 
     @property
     def answers(self) -> bool:
-        try:
-            with socket.create_connection(("127.0.0.1", self._port), timeout=1):
-                return True
-        except OSError:
-            return False
+        return listens(self._port)
+
+
+def _run_api(environment: Mapping[str, str]) -> None:
+    """Do what `python -m app.main` does, until the process is killed."""
+    os.environ.update(environment)
+    serve(Settings.from_environment())
 
 
 @dataclass
@@ -63,6 +61,7 @@ class LightDrains:
     """So many light drains, each with a fate of its own, drawn from `source`; calm ones meet none."""
 
     plan: DrainPlan
+    log: Path
     source: random.Random
     count: int = 4
     calm: bool = False
@@ -94,9 +93,7 @@ class LightDrains:
     def _start(self) -> BaseProcess:
         plan = replace(self.plan, seed=self.source.randrange(2**32))
         plan = replace(plan, errors=0.0, deaths=0.0) if self.calm else self._doomed(plan)
-        process = _fork_server.Process(target=run_light_drain, args=(plan, os.getpid()), daemon=True)
-        process.start()
-        return process
+        return forked(run_light_drain, plan, log=self.log)
 
     def _doomed(self, plan: DrainPlan) -> DrainPlan:
         plan = replace(plan, passes=self.source.choice((1, 1, 2, 5)))
@@ -107,15 +104,8 @@ class LightDrains:
 
     def _wake(self, process: BaseProcess) -> None:
         pid = process.pid or 0
-        if not _is_stopped(pid):
+        if state_of(pid) != "T":
             self._stopped.pop(pid, None)
         elif time.monotonic() - self._stopped.setdefault(pid, time.monotonic()) > 1.5 * LEASE_SECONDS:
             os.kill(pid, signal.SIGCONT)
             self.kills["drain stopped past its lease"] += 1
-
-
-def _is_stopped(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-    except OSError:
-        return False

@@ -7,22 +7,19 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 from unittest.mock import patch
-from uuid import uuid4
 
 import sqlalchemy as sa
 
-from app.domain.publication import FileLimits
 from app.landing.open_zone import ZoneAddress, open_zone
-from app.landing.parquet_file import FileLayout
 from app.landing.zone import LandingZone
 from app.staging.ledger.leases import renew_lease
 from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
-from spark_jobs.build_files import BuildConfig
-from spark_jobs.drain_cycle import DrainCycle, open_cycle
+from spark_jobs.drain_cycle import DrainCycle
 from tests.chaos.faults.failpoints import CONTAINED, failpoints
 from tests.chaos.faults.faulty_zone import FaultyZone, Trouble, Troubles
 from tests.chaos.faults.lost_mount import Mount
-from tests.chaos.parts.building import builds_in_process
+from tests.support.processes import Died
+from tests.support.small_drain import builds_in_process, open_small_cycle, publish_once
 
 END_LEASE: Final = sa.text("UPDATE mirrorgate.workers SET lease_until = clock_timestamp() WHERE worker_id = :worker_id")
 LEASE_SECONDS: Final = 600.0
@@ -30,16 +27,12 @@ MAX_DEPTH: Final = 3
 """The most drains that can be paused within one another."""
 
 
-class Died(BaseException):
-    """The process is gone: nothing after this point runs."""
-
-
 class SimulatedDrains:
     """Any number of drains over one database and landing zone; `events` counts what befell them."""
 
     def __init__(self, engine: sa.Engine, database_url: str, landing_zone: str, source: random.Random) -> None:
         self._engine, self._source = engine, source
-        self._config = BuildConfig(database_url, ZoneAddress(landing_zone), FileLayout(False, "zstd"))
+        self._place = (database_url, ZoneAddress(landing_zone))
         self._depth = 0
         self._running: DrainCycle | None = None
         self._idle: list[DrainCycle] = []
@@ -72,7 +65,8 @@ class SimulatedDrains:
     def turn(self) -> None:
         """Let one drain, idle or new, publish what is due until it is done, fails or dies."""
         try:
-            drain = self._idle.pop(self._source.randrange(len(self._idle))) if self._idle else self._new()
+            idle = self._idle
+            drain = idle.pop(self._source.randrange(len(idle))) if idle else open_small_cycle(*self._place, rows=40)
         except Misconfigured as error:  # a drain does not start without its zone
             if not self.mount.is_lost or error.code is not Code.LANDING_ZONE_CHANGED:
                 raise
@@ -99,10 +93,7 @@ class SimulatedDrains:
             self.events[f"waited for {error.code}"] += 1
             return
         self._source.shuffle(due)
-        claimed, alone = drain.prepare_leased(due)
-        claimed += [entry for table_id in alone if (entry := drain.prepare(table_id)) is not None]
-        if claimed:
-            drain.build_and_publish(claimed)
+        publish_once(drain, due)
 
     def _reached(self, point: str) -> None:
         if self.calm:
@@ -140,10 +131,6 @@ class SimulatedDrains:
     def _end_lease(self, drain: DrainCycle) -> None:
         with self._engine.begin() as connection:
             connection.execute(END_LEASE, {"worker_id": drain.context.worker_id})
-
-    def _new(self) -> DrainCycle:
-        limits = FileLimits(128 * 2**20, 40, 0.0)
-        return open_cycle(uuid4(), None, self._config, limits, tasks=1)  # type: ignore[arg-type]  # no Spark here
 
     def _open_zone(self, address: ZoneAddress) -> LandingZone:
         return FaultyZone(open_zone(address), _CalmTroubles(self))

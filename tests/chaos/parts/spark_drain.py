@@ -9,24 +9,23 @@ from contextlib import suppress
 from pathlib import Path
 
 from app.local.embedded import find_java
-from app.settings import PREFIX
-from tests.support.processes import REPOSITORY
+from benchmarks.machine.process_facts import descendants
+from tests.support.processes import command_of, environment_with, start_program
 
 
 class SparkDrain:
     """`python -m spark_jobs.drain` in a session of its own."""
 
     def __init__(self, database_url: str, landing_zone: Path, log: Path, source: random.Random) -> None:
-        settings = {
-            "DATABASE_URL": database_url,
-            "LANDING_ZONE": str(landing_zone),
-            "SPARK_MASTER": "local[2,4]",
-            "LEASE_SECONDS": "3",
-            "MAX_DELAY_SECONDS": "0.1",
-            "SPARK_JOB_MIN_BYTES": "0",
-            "ALLOW_UNSAFE": "true",  # Postgres runs without fsync here: its processes are killed, not its machine
-        }
-        environment = {**os.environ, **{f"{PREFIX}{name}": value for name, value in settings.items()}}
+        environment = environment_with(
+            DATABASE_URL=database_url,
+            LANDING_ZONE=landing_zone,
+            SPARK_MASTER="local[2,4]",
+            LEASE_SECONDS=3,
+            MAX_DELAY_SECONDS=0.1,
+            SPARK_JOB_MIN_BYTES=0,
+            ALLOW_UNSAFE="true",  # Postgres runs without fsync here: its processes are killed, not its machine
+        )
         environment["JAVA_HOME"] = str(find_java(log.parent, os.environ))
         self._environment, self._log, self._source = environment, log, source
         self._process = self._start()
@@ -40,10 +39,7 @@ class SparkDrain:
     def _start(self) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-m", "spark_jobs.drain", "--parent-pid", str(os.getpid())]
         self._began = self._log.stat().st_size if self._log.exists() else 0
-        with self._log.open("ab") as log:
-            return subprocess.Popen(
-                command, cwd=REPOSITORY, env=self._environment, stdout=log, stderr=log, start_new_session=True
-            )
+        return start_program(self._log, *command, environment=self._environment, start_new_session=True)
 
     def kill_worker(self) -> int:
         """Kill one of Spark's Python workers, or the daemon that forks them; how many were killed.
@@ -52,7 +48,7 @@ class SparkDrain:
         """
         if not self.started:
             return 0
-        workers = [pid for pid in _descendants(self._process.pid) if b"worker_daemon" in _command(pid)]
+        workers = [pid for pid in descendants(self._process.pid) if "worker_daemon" in " ".join(command_of(pid))]
         if not workers:
             return 0
         with suppress(ProcessLookupError):
@@ -67,23 +63,3 @@ class SparkDrain:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-
-
-def _descendants(pid: int) -> list[int]:
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                children.setdefault(parent, []).append(int(entry.name))
-    found = [*children.get(pid, [])]
-    for child in found:
-        found += children.get(child, [])
-    return found
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""

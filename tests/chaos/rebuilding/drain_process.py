@@ -4,35 +4,32 @@ It comes from a fork server that has imported everything, so a killed one is rep
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from multiprocessing import get_context
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import Any, Final
+from typing import Final
 from unittest.mock import patch
 from uuid import UUID, uuid4
 
 import structlog
 
-from app.domain.publication import FileLimits
 from app.landing.open_zone import ZoneAddress
-from app.landing.parquet_file import FileLayout
 from app.staging.ledger.leases import renew_lease
 from app.staging.rebuild import switch
 from spark_jobs import rebuilding
-from spark_jobs.build_files import BuildConfig
-from spark_jobs.drain_cycle import DrainCycle, open_cycle
+from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.rebuilding import RebuildRun
 from spark_jobs.steps import dropping, publishing
 from tests.chaos.checks.oracle import Violation
-from tests.chaos.faults.failpoints import wrapped
-from tests.chaos.parts.building import builds_in_process
+from tests.chaos.faults.failpoints import Steps, failpoints, points_of
+from tests.support.processes import forked, preload
+from tests.support.small_drain import builds_in_process, open_small_cycle, publish_once
 
 _LEASE_SECONDS: Final = 600.0
 _TURN: Final = "turn"
 _DONE: Final = "done"
 _ROWS_PER_FILE: Final = 40
 
-_STEPS: Final[dict[str, tuple[Any, str]]] = {
+_STEPS: Final[Steps] = {
     "attempt": (RebuildRun, "run"),
     "start of the attempt, not committed": (rebuilding, "start_attempt"),
     "snapshot": (rebuilding, "image_snapshot"),
@@ -50,7 +47,7 @@ _STEPS: Final[dict[str, tuple[Any, str]]] = {
     "record, not committed": (publishing, "record_published"),
 }
 
-POINTS: Final = tuple(f"{when} {step}" for step in _STEPS for when in ("before", "after"))
+POINTS: Final = points_of(_STEPS)
 """Where a drain can be killed."""
 
 _REPEATED: Final = ("copy of a part", "stored part", "rename", "record")
@@ -66,12 +63,9 @@ class DrainProcess:
 
     def __init__(self, database_url: str, zone: str) -> None:
         self.worker_id = uuid4()
-        processes = get_context("forkserver")
-        processes.set_forkserver_preload([__name__])
-        self._pipe, there = processes.Pipe()
-        arguments = (there, database_url, zone, self.worker_id)
-        self._process = processes.Process(target=_serve, args=arguments, daemon=True)
-        self._process.start()
+        preload(__name__)
+        self._pipe, there = Pipe()
+        self._process = forked(_serve, there, database_url, zone, self.worker_id)
         there.close()
 
     def turn(self) -> Iterator[str]:
@@ -106,29 +100,20 @@ def _serve(pipe: Connection, database_url: str, zone: str, worker_id: UUID) -> N
         pipe.send(point)
         pipe.recv()
 
-    config = BuildConfig(database_url, ZoneAddress(zone), FileLayout(False, "zstd"))
-    with ExitStack() as stack:
-        stack.enter_context(builds_in_process())
+    drain = open_small_cycle(database_url, ZoneAddress(zone), rows=_ROWS_PER_FILE, worker_id=worker_id)
 
-        def run_tasks(_: RebuildRun, orders: Sequence[rebuilding.PartOrder]) -> list[rebuilding.PartResult]:
-            return [rebuilding.copy_part(config, order) for order in orders]
+    def run_tasks(_: RebuildRun, orders: Sequence[rebuilding.PartOrder]) -> list[rebuilding.PartResult]:
+        return [rebuilding.copy_part(drain.builder.config, order) for order in orders]
 
-        stack.enter_context(patch.object(RebuildRun, "_run_tasks", run_tasks))
-        stack.enter_context(patch.multiple(rebuilding, ROWS_PER_PART=4, MAX_LAST_CORRECTIONS=2, PARTS_PER_TASK=2))
-        for step, (owner, name) in _STEPS.items():
-            stack.enter_context(patch.object(owner, name, wrapped(step, getattr(owner, name), reached)))
-        limits = FileLimits(128 * 2**20, _ROWS_PER_FILE, 0.0)
-        drain = open_cycle(worker_id, None, config, limits, tasks=1)  # type: ignore[arg-type]  # no Spark here
+    with (
+        builds_in_process(),
+        patch.object(RebuildRun, "_run_tasks", run_tasks),
+        patch.multiple(rebuilding, ROWS_PER_PART=4, MAX_LAST_CORRECTIONS=2, PARTS_PER_TASK=2),
+        failpoints(reached, _STEPS),
+    ):
         drain.rebuilds.start = RebuildRun(drain.context, drain.builder, lambda: False).run  # type: ignore[method-assign]  # in this thread
         while pipe.recv() == _TURN:
-            _turn(drain)
+            with drain.context.engine.begin() as connection:
+                renew_lease(connection, drain.context.worker_id, _LEASE_SECONDS)
+            publish_once(drain, drain.due())
             pipe.send(_DONE)
-
-
-def _turn(drain: DrainCycle) -> None:
-    with drain.context.engine.begin() as connection:
-        renew_lease(connection, drain.context.worker_id, _LEASE_SECONDS)
-    claimed, alone = drain.prepare_leased(drain.due())
-    claimed += [entry for table_id in alone if (entry := drain.prepare(table_id)) is not None]
-    if claimed:
-        drain.build_and_publish(claimed)

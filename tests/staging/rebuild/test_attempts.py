@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
@@ -11,10 +10,7 @@ import sqlalchemy as sa
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, TableId
 from app.domain.model.table_options import RowImages, TableOptions
-from app.domain.publication import FileLimits
 from app.domain.rebuild import RebuildPhase
-from app.landing.open_zone import ZoneAddress
-from app.landing.parquet_file import FileLayout
 from app.staging.rebuild.copies import image_snapshot, parts_of, read_part, require_parts
 from app.staging.rebuild.progress import (
     AttemptIsOver,
@@ -26,13 +22,12 @@ from app.staging.rebuild.progress import (
     note_detail,
     start_attempt,
 )
-from spark_jobs.build_files import BuildConfig
-from spark_jobs.drain_cycle import open_cycle
 from spark_jobs.rebuilding import PartOrder, PartResult, RebuildRun, copy_part
 from tests.support.gateway_parts import current, registered, stage, typed
 from tests.support.postgres import sql
 from tests.support.samples.changes import insert, update
 from tests.support.samples.schemas import schema_of
+from tests.support.small_drain import open_small_cycle
 
 SCHEMA = schema_of({"id": "int32", "code": "string"}, ["id"])
 BLOCKS = (
@@ -47,8 +42,7 @@ def run(engine: sa.Engine, database_url: str, tmp_path: Path) -> Iterator[Rebuil
     table = registered(engine, "t", SCHEMA, TableOptions(row_images=RowImages.ON))
     stage(engine, [typed(table, [insert({"id": at, "code": f"c{at}"}, at) for at in range(3)])])
     sql.call(engine, begin_rebuild, TableName.parse("t"), Generation(1), None, ["code"], "operator", dry_run=False)
-    config = BuildConfig(database_url, ZoneAddress(str(tmp_path)), FileLayout(False, "zstd"))
-    drain = open_cycle(uuid4(), None, config, FileLimits(128 * 2**20, 40, 0.0), tasks=1)  # type: ignore[arg-type]  # no Spark here
+    drain = open_small_cycle(database_url, tmp_path, rows=40)
     yield RebuildRun(drain.context, drain.builder, lambda: False)
     drain.context.engine.dispose()
 

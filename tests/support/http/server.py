@@ -1,6 +1,5 @@
 """The real API, in a thread of the tests' process or in its own process."""
 
-import os
 import socket
 import subprocess
 import threading
@@ -13,8 +12,8 @@ import uvicorn
 
 from app.api import application
 from app.api.server.http_protocol import BoundedHttpProtocol
-from app.settings import PREFIX, Settings
-from tests.support.processes import started
+from app.settings import Settings
+from tests.support.processes import environment_with, started
 from tests.support.waiting import wait_until
 
 
@@ -60,25 +59,20 @@ def served(
 
 @contextmanager
 def api_process(
-    database_url: str, admin_key: str, scheme: str = "http", **settings: str
+    database_url: str, admin_key: str, scheme: str = "http", **settings: object
 ) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """Run `python -m app.main` with only these settings; yield the serving process and its address."""
     port = free_port()
     given = {"DATABASE_URL": database_url, "ADMIN_KEY": admin_key, "PORT": str(port), **settings}
     address = f"{scheme}://127.0.0.1:{port}"
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith(PREFIX)]:
-            patch.delenv(name)
-        for name, value in given.items():
-            patch.setenv(f"{PREFIX}{name}", value)
-        with started("app.main") as process:
-            wait_until(
-                lambda: process.poll() is not None or (_listens(port) and _serves(address)),
-                within=60,
-                what="the API serves",
-            )
-            assert process.poll() is None, stopped(process)
-            yield process, address
+    with started("app.main", environment=environment_with(**given)) as process:
+        wait_until(
+            lambda: process.poll() is not None or (listens(port) and _serves(address)),
+            within=60,
+            what="the API serves",
+        )
+        assert process.poll() is None, stopped(process)
+        yield process, address
 
 
 def stopped(process: "subprocess.Popen[str]") -> str:
@@ -94,8 +88,8 @@ def free_port() -> int:
         return port
 
 
-def _listens(port: int) -> bool:
-    """Return whether a connection is accepted, which costs far less to ask than `_serves`."""
+def listens(port: int) -> bool:
+    """Return whether a connection to this port of 127.0.0.1 is accepted."""
     with socket.socket() as caller:
         return caller.connect_ex(("127.0.0.1", port)) == 0
 

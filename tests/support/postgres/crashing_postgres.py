@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 from app.local.embedded import PrivatePostgres
+from tests.support.processes import start_program
 
 
 class CrashingPostgres:
@@ -30,16 +31,14 @@ class CrashingPostgres:
     def tend(self) -> None:
         """Start it again if it has ended, which it does while sessions of the one before live on."""
         if self._server.process.poll() is not None:
-            with self._server.log_file.open("ab") as log:
-                self._server._process = subprocess.Popen(
-                    self._server.command,
-                    cwd="/",
-                    env=self._server.environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
+            self._server._process = start_program(
+                self._server.log_file,
+                *self._server.command,
+                environment=self._server.environment,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
 
     def stop(self) -> None:
         self._server.stop()

@@ -1,10 +1,15 @@
 """Databases in the tests' own Postgres: create, address, empty."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 import psycopg
 import sqlalchemy as sa
 
+from app.local.embedded import PrivatePostgres
 from app.staging.connection.database import open_engine
-from app.staging.connection.schema_revision import program_revision
+from app.staging.connection.schema_revision import migrate, program_revision
 from tests.support.waiting import wait_until
 
 _KEPT = frozenset({"alembic_version", "installation", "payload_buckets"})
@@ -26,6 +31,18 @@ _LEFT_BY_A_TEST = """
 _DISCONNECT = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE datname = :name AND backend_type = 'client backend'"""
+
+
+@contextmanager
+def private_database(folder: Path) -> Iterator[tuple[str, sa.Engine]]:
+    """Run a Postgres in the folder; yield the address of its migrated database, and an engine."""
+    with PrivatePostgres(folder) as server:
+        migrate(server.url)
+        engine = open_engine(server.url)
+        try:
+            yield server.url, engine
+        finally:
+            engine.dispose()
 
 
 def create_database(server_url: str, name: str, template: str = "template1") -> None:

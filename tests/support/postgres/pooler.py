@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import socket
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,9 +9,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from tests.support.http.server import free_port
+from tests.support.http.server import free_port, listens
 from tests.support.postgres.swallowing_proxy import swallowing_proxy
-from tests.support.waiting import wait_until
+from tests.support.processes import program
 
 
 def _pgbouncer() -> str | None:
@@ -52,27 +50,13 @@ def _pooler(url: sa.URL, folder: Path, mode: str, *lines: str) -> Iterator[str]:
         f"pool_mode = {mode}",
         *lines,
     ]
-    program = _pgbouncer()
-    assert program is not None
+    pgbouncer = _pgbouncer()
+    assert pgbouncer is not None
     configuration = folder / "pgbouncer.ini"
     configuration.write_text("\n".join(settings))
-    with (folder / "pgbouncer.log").open("w") as log:
-        account = ["-u", "nobody"] if os.geteuid() == 0 else []  # it refuses to run as root
-        with configuration.open() as given:
-            command = [program, *account, f"/dev/fd/{given.fileno()}"]
-            process = subprocess.Popen(command, stderr=log, pass_fds=[given.fileno()])
-        try:
-            wait_until(lambda: _listens(port) or process.poll() is not None, within=30, what="PgBouncer listens")
-            assert process.poll() is None, (folder / "pgbouncer.log").read_text()
+    account = ["-u", "nobody"] if os.geteuid() == 0 else []  # it refuses to run as root
+    with configuration.open() as given:
+        command = [pgbouncer, *account, f"/dev/fd/{given.fileno()}"]
+        options = {"ready": lambda: listens(port), "pass_fds": [given.fileno()]}
+        with program(folder / "pgbouncer.log", *command, **options):
             yield f"postgresql://{url.username}@127.0.0.1:{port}/{url.database}?sslmode=disable&gssencmode=disable"
-        finally:
-            process.terminate()
-            process.wait(30)
-
-
-def _listens(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5):
-            return True
-    except OSError:
-        return False

@@ -12,12 +12,12 @@ from app.local.embedded import PrivatePostgres
 from app.local.embedded.postgres import (
     choose_account,
     find_programs,
-    gateway_url,
     make_socket_folder,
     run_program,
     superuser_url,
 )
 from tests.support.postgres.swallowing_proxy import SwallowingProxy, swallowing_proxy
+from tests.support.processes import start_program
 from tests.support.waiting import wait_until
 
 _QUICK = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "32MB", "max_wal_senders": "4"}
@@ -81,19 +81,16 @@ class Standby:
             "max_connections": "100",
         }
         words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        with (place / "postgres.log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [*account.prefix, str(programs / "postgres"), "-D", str(data), *words],
-                cwd="/",
-                env=primary.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
         self.url = superuser_url(folder)
-        self.gateway_url = gateway_url(folder)
-        wait_until(self._answers, within=_SECONDS, what="the standby answers")
+        self._process = start_program(
+            place / "postgres.log",
+            *[*account.prefix, programs / "postgres", "-D", data, *words],
+            environment=primary.environment,
+            ready=self._answers,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
     def _answers(self) -> bool:
         try:
