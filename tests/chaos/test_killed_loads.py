@@ -17,8 +17,8 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from demo.landing_reader import all_rows
 from tests.chaos.parts.processes import ADMIN_KEY, ApiProcess
+from tests.support.gateway_parts import folded
 from tests.support.postgres import sql
 from tests.support.small_drain import publish_pending, small_drain
 
@@ -128,17 +128,6 @@ def expected(events: Sequence[Event], last_begin: int) -> dict[int, int]:
     return {key: value for key, (at, value) in rows.items() if value is not None and at >= last_begin}
 
 
-def mirrored(zone: Path) -> dict[int, int]:
-    rows: dict[int, int] = {}
-    for marker, key, value in all_rows(zone, TABLE):
-        assert marker != 0 or key not in rows
-        if marker == 2:
-            rows.pop(key, None)
-        else:
-            rows[key] = value
-    return rows
-
-
 @pytest.fixture
 def api(database_url: str, tmp_path: Path) -> Iterator[ApiProcess]:
     process = ApiProcess(database_url, tmp_path / "api.log")
@@ -167,4 +156,5 @@ def test_loads_and_stream_equal_the_model_while_the_api_is_killed(
     assert killer.kills >= ROUNDS
     with small_drain(database_url, tmp_path / "zone", rows=500) as drain:
         publish_pending(drain)
-    assert mirrored(tmp_path / "zone") == expected(events, loads[-1][1])
+    mirrored = {row["id"]: row["value"] for row in folded(tmp_path / "zone", TABLE, "id").values()}
+    assert mirrored == expected(events, loads[-1][1])

@@ -2,16 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Never, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
-from app.domain.access.rights import Principal, Right
 from app.domain.model.change import Change
 from app.domain.model.names import SourceName, TableName
-from app.domain.model.table import Generation, Table, TableId, TableState
+from app.domain.model.table import TableId
 from app.domain.model.table_options import DEFAULT_OPTIONS, PartialUpdates, TableOptions
-from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.domain.rows.row_rules import RowRules
 from app.formats.arcion.messages import decode_arcion
 from app.formats.replicate.columnar_images import ImageReader
@@ -24,11 +22,11 @@ from app.ingest.table_cache import TableCache
 from mirrorgate.errors import Code, RejectedInput
 from tests.fuzz import arcion_bodies, replicate_bodies
 from tests.fuzz.bodies import Dice
-from tests.fuzz.debezium_reader import DebeziumReader
+from tests.fuzz.debezium_reader import DebeziumReader, bare_table
+from tests.support.forms.form import ANYONE
 from tests.support.samples.messages import metadata
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import no_database, schema_of
 
-ANYONE: Final = Principal("fuzz", frozenset({Right.INGEST}), ("*",))
 KEYS: Final[Mapping[str, tuple[str, ...]]] = {"keys": ("a", "b"), "loose": (), "S.KEYS": ("A", "B")}
 """Key columns by table, if not the first one."""
 OPTIONS: Final[Mapping[str, TableOptions]] = dict.fromkeys(
@@ -69,9 +67,9 @@ class ArcionReader:
         for number, (name, columns) in enumerate(arcion_bodies.TABLES.items(), 1):
             schema = schema_of(columns, KEYS.get(name, tuple(columns)[:1]))
             options = OPTIONS.get(name, DEFAULT_OPTIONS)
-            tables[SourceName.of(None, "shop", name)] = _table(number, TableName.of("shop", name), schema, options)
+            tables[SourceName.of(None, "shop", name)] = bare_table(schema, options, TableName.of("shop", name), number)
         self.tables = [*arcion_bodies.TABLES]
-        self.cache = TableCache(_no_database, dict(tables))
+        self.cache = TableCache(no_database, dict(tables))
         self.rules = {table.table_id: RowRules.of(table) for table in tables.values()}
         self.message = arcion_bodies.arcion_message
         self._ids = {source: table.table_id for source, table in tables.items()}
@@ -104,7 +102,7 @@ class ReplicateReader:
     def __init__(self) -> None:
         self.tables = replicate_bodies.KINDS
         self.message = replicate_bodies.replicate_message
-        self.cache = TableCache(_no_database)
+        self.cache = TableCache(no_database)
         self.rules: dict[TableId, RowRules] = {}
         self._known: dict[TableName, tuple[TableId, SourceHistory | None]] = {}
         self._described: dict[str, list[TableName]] = {}
@@ -117,7 +115,7 @@ class ReplicateReader:
         schema_id = replicate_bodies.schema_id(name)
         [entry] = decode_replicate(msgspec.json.encode(metadata(name, types, keys, schema_id=schema_id))).metadata
         schema = entry.schema_after(None)
-        table = _table(number, TableName.parse(name), schema, OPTIONS.get(name, DEFAULT_OPTIONS))
+        table = bare_table(schema, OPTIONS.get(name, DEFAULT_OPTIONS), name, number)
         version = None
         if name != replicate_bodies.UNDESCRIBED:
             version = SourceVersion.of(entry)
@@ -160,15 +158,6 @@ class ReplicateReader:
         if any(resolver.adopted for resolver in resolvers.values()):
             raise RejectedInput(Code.SCHEMA_MISMATCH, "an external schema id has to be stored")
         return found
-
-
-def _table(number: int, name: TableName, schema: TableSchema, options: TableOptions) -> Table:
-    place = (TableId(number), name, Generation(1), TableState.ACTIVE, SchemaVersion(1))
-    return Table(*place, replace(schema, bare=not schema.key_columns), options)
-
-
-def _no_database() -> Never:
-    raise AssertionError("no query is needed: all tables are cached")
 
 
 READERS: Final[Mapping[str, Callable[[], Reader]]] = {

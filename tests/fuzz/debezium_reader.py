@@ -3,14 +3,13 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Never
+from typing import Final
 
-from app.domain.access.rights import Principal, Right
 from app.domain.model.change import Change
 from app.domain.model.names import SourceName, TableName
-from app.domain.model.table import Generation, Table, TableId, TableState
+from app.domain.model.table import Table, TableId
 from app.domain.model.table_options import DEFAULT_OPTIONS, PartialUpdates, TableOptions, TimestampUnit
-from app.domain.model.table_schema import SchemaVersion
+from app.domain.model.table_schema import TableSchema
 from app.domain.rows.row_rules import RowRules
 from app.formats.debezium.connect_schema import check_keys, read_schema, row_fields, wanted_schema
 from app.formats.debezium.messages import RecordReader
@@ -21,8 +20,9 @@ from app.ingest.readers import DebeziumJson
 from app.ingest.table_cache import TableCache
 from mirrorgate.errors import Code, RejectedInput
 from tests.fuzz import debezium_bodies
+from tests.support.forms.form import ANYONE
+from tests.support.samples.schemas import active_table, no_database
 
-_ANYONE: Final = Principal("fuzz", frozenset({Right.INGEST}), ("*",))
 _READING: Final = DebeziumReading(timestamps=(("*", TimestampUnit.MICROS),), unavailable=("/dbz",))
 _KEYS: Final[Mapping[str, tuple[str, ...]]] = {"s.keys": ("a", "b")}
 _OPTIONS: Final = {"s.filled": TableOptions(partial_updates=PartialUpdates.COMPLETE)}
@@ -35,15 +35,15 @@ class DebeziumReader:
         self.tables = debezium_bodies.KINDS
         self.message = debezium_bodies.debezium_message
         self._by_source = {
-            SourceName.of(None, *name.split(".")): _table(number, name)
+            SourceName.of(None, *name.split(".")): _table(name, number)
             for number, name in enumerate(debezium_bodies.TABLES, 1)
         }
-        self.cache = TableCache(_no_database, dict(self._by_source))
+        self.cache = TableCache(no_database, dict(self._by_source))
         self.rules = {table.table_id: RowRules.of(table) for table in self._by_source.values()}
 
     def request(self, body: bytes) -> Asked[ColumnarBody]:
         """Return the request that the columnar path reads."""
-        return Asked(DebeziumJson(body, None, _READING), _ANYONE)
+        return Asked(DebeziumJson(body, None, _READING), ANYONE)
 
     def changes(self, body: bytes) -> Mapping[TableId, Sequence[Change]]:
         """Return what the exact path decodes, by table. Raises RejectedInput, also if a schema needs another table."""
@@ -73,16 +73,15 @@ def _check(record: Record, table: Table) -> None:
             raise RejectedInput(Code.SCHEMA_MISMATCH, "the table has to change")
 
 
-def _table(number: int, name: str) -> Table:
+def bare_table(schema: TableSchema, options: TableOptions, name: str | TableName, number: int) -> Table:
+    """Return a table whose files have no markers if it has no keys."""
+    return active_table(replace(schema, bare=not schema.key_columns), options, name, number)
+
+
+def _table(name: str, number: int) -> Table:
     row = row_schema(read_schema(json.loads(debezium_bodies.SCHEMAS[name])))
     assert row is not None
     keys = _KEYS.get(name, tuple(debezium_bodies.TABLES[name])[:1])
     schema = wanted_schema(row.fields, keys, None)
     assert schema is not None
-    options = _OPTIONS.get(name, DEFAULT_OPTIONS)
-    place = (TableId(number), TableName.parse(name), Generation(1), TableState.ACTIVE, SchemaVersion(1))
-    return Table(*place, replace(schema, bare=not schema.key_columns), options)
-
-
-def _no_database() -> Never:
-    raise AssertionError("no query is needed: all tables are cached")
+    return bare_table(schema, _OPTIONS.get(name, DEFAULT_OPTIONS), name, number)

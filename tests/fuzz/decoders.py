@@ -12,10 +12,9 @@ import pyarrow as pa
 
 from app.domain.arrow import columns_of, decode_payload, encode_payload, schema_from_bytes, schema_to_flatbuffer
 from app.domain.model.change import InputLimits, Operation
-from app.domain.model.names import TableName
-from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState, with_landing
+from app.domain.model.table import BatchSequence, Table, with_landing
 from app.domain.model.table_options import PartialUpdates, TableOptions
-from app.domain.model.table_schema import ColumnType, SchemaVersion, TableSchema
+from app.domain.model.table_schema import ColumnType, TableSchema
 from app.domain.rows.conversion import BadValues, convert, scalar
 from app.domain.rows.from_arrow import changed_rows, snapshot_rows
 from app.domain.rows.landing_projection import Acceptance, landed, row_bytes
@@ -40,7 +39,7 @@ from tests.memory.multiple import FIXED_BYTES, MULTIPLE, Counted, measured
 from tests.support.columnar_replicate import check_agreement
 from tests.support.debezium_decoding import debezium
 from tests.support.samples.messages import metadata
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import active_table, schema_of
 
 LAYOUTS: Final = (
     CsvLayout(CsvMode.SNAPSHOT, ("a", "b")),
@@ -75,12 +74,9 @@ KIN: Final[Sequence[tuple[Callable[[pa.DataType], bool], Sequence[str]]]] = (
 
 
 def _memory_table(columns: int, **options: Any) -> Table:
-    schema, parsed = (
-        schema_of({"id": "int64", **{f"c{at}": "int16" for at in range(columns)}}),
-        TableOptions.parse(options),
-    )
-    place = (TableId(1), TableName.parse("t"), Generation(1), TableState.ACTIVE, SchemaVersion(1))
-    return Table(*place, with_landing(schema, parsed), parsed)
+    schema = schema_of({"id": "int64", **{f"c{at}": "int16" for at in range(columns)}})
+    parsed = TableOptions.parse(options)
+    return active_table(with_landing(schema, parsed), parsed)
 
 
 MEMORY_TABLES: Final = (

@@ -13,8 +13,9 @@ from app.ingest.readers import ArcionJson
 from app.ingest.table_cache import TableCache
 from mirrorgate.errors import Code, RejectedInput
 from tests.fuzz.bodies import random_bodies
-from tests.fuzz.columnar_readers import ANYONE, READERS, ArcionReader
+from tests.fuzz.columnar_readers import READERS, ArcionReader
 from tests.fuzz.differential import Counts, Difference, compare, run, shrunk
+from tests.support.forms.form import ANYONE
 
 INPUTS = 4_000
 

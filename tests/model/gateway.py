@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,6 +64,21 @@ class Gateway:
                 return answer
             self.publish()
             self.stop.wait(0.2)
+
+    def register(self, table: str, columns: Mapping[str, str], keys: Sequence[str] = ("id",), **options: Any) -> None:
+        """Register a new table; key columns are required, the others nullable."""
+        declared = [{"name": name, "type": of, "nullable": name not in keys} for name, of in columns.items()]
+        body = {"key_columns": [*keys], "columns": declared, "options": options}
+        answer = self.call("PUT", f"/v1/tables/{table}", json=body)
+        assert answer.status_code == 201, answer.text
+
+    def status(self, table: str) -> dict[str, Any]:
+        status: dict[str, Any] = self.call("GET", f"/v1/tables/{table}").json()
+        return status
+
+    def until_published(self, table: str) -> None:
+        """Publish until nothing of a table is pending. Raises Difference if that takes too long."""
+        self.until(lambda: self.status(table)["lag"]["batches"] == 0, f"{table} is published")
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         """Publish until it is true. Raises Difference if it does not become true in time."""

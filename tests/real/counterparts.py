@@ -71,8 +71,13 @@ def identity_version() -> str:
 
 def package_version(python: Path, package: str) -> str:
     """Return the version of a package of another Python."""
-    command = [str(python), "-c", f"from importlib.metadata import version; print(version({package!r}))"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+    return output_of(python, "-c", f"from importlib.metadata import version; print(version({package!r}))").strip()
+
+
+def output_of(program: Path, *arguments: str) -> str:
+    """Return what a program prints, such as its version."""
+    ran = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    return ran.stdout + ran.stderr
 
 
 def debezium_version() -> str:

@@ -12,22 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import pyarrow.parquet as pq
 
 from app.landing.local_zone import LocalZone
 from app.landing.publish import PARTNER_EVENTS
 from app.local.embedded import find_java
 from app.mirror.target import arrow_dataset
-from demo.landing_reader import ROW_MARKER, landing_files, table_folder
+from demo.landing_reader import table_folder
 from mirrorgate_zone.verify.table_verification import ZoneVerification
 from tests.model.gateway import Gateway
 from tests.real.counterparts import real_python
+from tests.support.gateway_parts import Rows, folded
+from tests.support.processes import start_program
 from tests.support.waiting import wait_until
 
 FENCE = "public.fence"
 MAX_KILLS = 3
 ENGINE = Path(__file__).with_name("debezium_engine.py")
-LOGGING = """\
+_LOGGING = """\
 rootLogger.level=WARN
 rootLogger.appenderRef.stderr.ref=stderr
 appender.stderr.type=Console
@@ -36,8 +37,6 @@ appender.stderr.target=SYSTEM_ERR
 appender.stderr.layout.type=PatternLayout
 appender.stderr.layout.pattern=%d %p %c{1} %m%n
 """
-
-Rows = dict[tuple[Any, ...], dict[str, Any]]
 
 
 @dataclass
@@ -81,7 +80,7 @@ class Engine:
     gateway: Gateway
     folder: Path
     connectors: list[dict[str, Any]] = field(default_factory=list)
-    process: "subprocess.Popen[str] | None" = None
+    process: "subprocess.Popen[bytes] | None" = None
     kills: int | None = None
     killed: int = 0
 
@@ -107,11 +106,10 @@ class Engine:
         self.folder.mkdir(exist_ok=True)
         given = {"url": self.gateway.url, "key": self.gateway.key, "connectors": self.connectors, "kills": self.kills}
         (self.folder / "engine.json").write_text(json.dumps(given))
-        (self.folder / "log4j2.properties").write_text(LOGGING)
-        environment = os.environ | {"JAVA_HOME": str(find_java(self.folder, os.environ))}
-        command = [str(real_python()), str(ENGINE), str(self.folder / "engine.json")]
-        with (self.folder / "log.txt").open("a") as log, (self.folder / "answer.txt").open("w") as answer:
-            self.process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=answer, stderr=log)
+        command = [real_python(), ENGINE, self.folder / "engine.json"]
+        options = {"environment": java_environment(self.folder), "cwd": self.folder}
+        with (self.folder / "answer.txt").open("w") as answer:
+            self.process = start_program(self.folder / "log.txt", *command, **options, stdout=answer)
 
     def kill(self) -> None:
         if self.process is not None:
@@ -136,6 +134,12 @@ class Engine:
         assert self.process is not None
         wait_until(lambda: self.process.poll() is not None, within=60, what="the gateway rejects an event")
         return str(json.loads((self.folder / "answer.txt").read_text())["code"])
+
+
+def java_environment(folder: Path) -> dict[str, str]:
+    """Return the environment of a program with Java, whose logging a file in the folder sets."""
+    (folder / "log4j2.properties").write_text(_LOGGING)
+    return os.environ | {"JAVA_HOME": str(find_java(folder, os.environ))}
 
 
 @contextmanager
@@ -163,18 +167,13 @@ def pass_fence(source: PostgresSource, engine: Engine, fence: str = FENCE) -> No
 
 
 def landed(gateway: Gateway, table: str, *keys: str, strict: bool = True) -> Rows:
-    """Apply the landing files of a table as Fabric does. Fails if a row is inserted twice, unless not `strict`."""
-    rows: Rows = {}
-    for file in landing_files(table_folder(gateway.zone, table)):
-        for row in pq.read_table(file).to_pylist():
-            marker = row.pop(ROW_MARKER, 0)
-            key = tuple([row[name] for name in keys])
-            assert not strict or marker != 0 or key not in rows, f"{table}: {key} is inserted twice"
-            if marker == 2:
-                rows.pop(key, None)
-            else:
-                rows[key] = row
-    return rows
+    """Return the rows that the landing files of a table make; see `folded`."""
+    return folded(gateway.zone, table, *keys, strict=strict)
+
+
+def by_id(rows: list[dict[str, Any]]) -> Rows:
+    """Return rows as `landed` does."""
+    return {(row["id"],): row for row in rows}
 
 
 def mirrored(gateway: Gateway, table: str, *keys: str) -> Rows:

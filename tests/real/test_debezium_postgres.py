@@ -30,10 +30,7 @@ ADDED: Final = (("int", "7"), ("text", "'x'"), ("date", "'2024-02-29'"), ("boole
 
 def declare(gateway: Gateway, table: str, keys: dict[str, str], **options: str) -> None:
     """Register a table with its key columns alone: the connector's schemas add the others."""
-    columns = [{"name": name, "type": of, "nullable": False} for name, of in keys.items()]
-    body = {"key_columns": list(keys), "columns": columns, "options": options}
-    answer = gateway.call("PUT", f"/v1/tables/{table}", json=body)
-    assert answer.status_code == 201, answer.text
+    gateway.register(table, keys, [*keys], **options)
 
 
 class Workload:
@@ -121,7 +118,7 @@ def shop(source: PostgresSource) -> PostgresSource:
 
 
 def is_recreated(gateway: Gateway, table: str) -> bool:
-    status = gateway.call("GET", f"/v1/tables/{table}").json()
+    status = gateway.status(table)
     return bool(status["generation"] == 2 and status["state"] == "active")
 
 

@@ -28,6 +28,7 @@ from tests.api.console.browser.visitor import visiting
 from tests.real.counterparts import identity_provider, identity_version
 from tests.real.report import Report
 from tests.support.http.server import free_port, served
+from tests.support.processes import start_program
 from tests.support.waiting import wait_until
 
 __all__ = ["api_database", "chromium"]
@@ -69,10 +70,8 @@ class Provider:
         given |= {"issuer": self.issuer, "clients": self.clients(), "roles": {"ann": ["operator"]}}
         given |= {"keys": [self.keys[key] for key in keys or ("one", "two", "three")]}
         (self.folder / "provider.json").write_text(json.dumps(given))
-        with (self.folder / "provider.log").open("ab") as log:
-            command = ["node", str(identity_provider()), str(self.folder / "provider.json")]
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        wait_until(self.answers, within=60, what="the provider answers")
+        command = ["node", identity_provider(), self.folder / "provider.json"]
+        self.process = start_program(self.folder / "provider.log", *command, ready=self.answers)
 
     def stop(self) -> None:
         if self.process is not None:
@@ -80,8 +79,6 @@ class Provider:
             self.process.wait(30)
 
     def answers(self) -> bool:
-        assert self.process is not None
-        assert self.process.poll() is None, (self.folder / "provider.log").read_text()
         try:
             return httpx.get(f"{self.issuer}/.well-known/openid-configuration", trust_env=False).status_code == 200
         except httpx.TransportError:

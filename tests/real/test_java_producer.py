@@ -1,16 +1,14 @@
 """Java's producer writes rows and tombstones with several settings, and the Kafka bridge reads them."""
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any, Final
 
-from app.local.embedded import find_java
 from tests.bridge.kafka.running import COLUMNS, running
 from tests.model.gateway import Gateway
 from tests.real.counterparts import jar_version, real_python
-from tests.real.debezium import LOGGING, landed, mirrored, verify_zone
+from tests.real.debezium import java_environment, landed, mirrored, verify_zone
 from tests.real.report import Report
 from tests.support.kafka import MockCluster
 
@@ -41,21 +39,19 @@ def produce(folder: Path, bootstrap: str) -> None:
         for topic, chosen in SETTINGS.items()
     ]
     (folder / "producer.json").write_text(json.dumps({"bootstrap": bootstrap, "writers": writers}))
-    (folder / "log4j2.properties").write_text(LOGGING)
-    environment = os.environ | {"JAVA_HOME": str(find_java(folder, os.environ))}
-    command = [str(real_python()), str(PRODUCER), str(folder / "producer.json")]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    command = [real_python(), PRODUCER, folder / "producer.json"]
+    ran = subprocess.run(
+        command, env=java_environment(folder), capture_output=True, text=True, timeout=300, check=False
+    )
     assert ran.returncode == 0, ran.stderr[-4000:]
 
 
 def test_what_the_producer_writes_lands_with_its_keys_headers_and_tombstones(
     gateway: Gateway, cluster: MockCluster, tmp_path: Path, report: Report
 ) -> None:
-    columns = [{"name": name, "type": of, "nullable": name != "id"} for name, of in COLUMNS.items()]
     for topic in SETTINGS:
         cluster.create_topic(topic, PARTITIONS)
-        body = {"key_columns": ["id"], "columns": columns}
-        assert gateway.call("PUT", f"/v1/tables/java.{topic}", json=body).status_code == 201
+        gateway.register(f"java.{topic}", COLUMNS)
     produce(tmp_path, cluster.bootstrap)
     rule = {"pattern": r"(?P<name>\w+)", "format": "rows", "table": "{header.schema}.{name}"}
     wanted = {(number,): row for number, row in dict(changes()).items() if row is not None}

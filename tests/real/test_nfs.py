@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 import sqlalchemy as sa
@@ -17,13 +17,13 @@ import sqlalchemy as sa
 from app.landing.local_zone import rename_without_replacing
 from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.model.gateway import Gateway, small_gateway
-from tests.real.counterparts import debian_program
-from tests.real.debezium import landed
+from tests.real.counterparts import debian_program, output_of
+from tests.real.debezium import Rows, by_id, landed
 from tests.real.report import Report
 from tests.support.http.server import free_port
 from tests.support.postgres import sql
+from tests.support.processes import start_program
 from tests.support.small_drain import publish_pending, small_drain
-from tests.support.waiting import wait_until
 
 TABLE: Final = "shop.orders"
 CONFIGURATION: Final = """
@@ -52,8 +52,7 @@ class Server:
 
     def version(self) -> str:
         """Return the program's name and version."""
-        told = subprocess.run([self._program, "-v"], capture_output=True, text=True, timeout=30, check=False)
-        return f"NFS-Ganesha {(told.stdout + told.stderr).partition('V')[2].split()[0]}"
+        return f"NFS-Ganesha {output_of(self._program, '-v').partition('V')[2].split()[0]}"
 
     def start(self) -> None:
         """Start, and return once it serves."""
@@ -61,9 +60,8 @@ class Server:
         log = folder / "log"
         log.unlink(missing_ok=True)
         command = [self._program, "-F", "-f", folder / "ganesha.conf", "-L", log, "-p", folder / "pid", "-N", "EVENT"]
-        self._process = subprocess.Popen(command)
-        wait_until(
-            lambda: log.exists() and "NFS SERVER INITIALIZED" in log.read_text(), within=60, what="the server serves"
+        self._process = start_program(
+            folder / "output", *command, ready=lambda: log.exists() and "NFS SERVER INITIALIZED" in log.read_text()
         )
 
     def kill(self) -> None:
@@ -105,30 +103,28 @@ def server(tmp_path: Path) -> Iterator[Server]:
 def mounted_gateway(server: Server, database_url: str, tmp_path: Path) -> Iterator[Gateway]:
     """Yield a gateway whose landing zone is mounted."""
     with server.mounted(tmp_path / "landing-zone"), small_gateway(database_url, tmp_path) as gateway:
-        columns = [{"name": "id", "type": "int64", "nullable": False}, {"name": "note", "type": "string"}]
-        declared = gateway.call("PUT", f"/v1/tables/{TABLE}", json={"key_columns": ["id"], "columns": columns})
-        assert declared.status_code < 300, declared.text
+        gateway.register(TABLE, {"id": "int64", "note": "string"})
         yield gateway
         gateway.close()
 
 
-def send(gateway: Gateway, number: int, rows: dict[Any, dict[str, Any]]) -> None:
+def send(gateway: Gateway, number: int, rows: Rows) -> None:
     """Send a batch of rows, and add them to `rows`."""
     batch = [{"id": 100 * number + place, "note": f"batch {number}"} for place in range(100)]
     answer = gateway.call("POST", "/v1/changes/rows", params={"table": TABLE}, json=batch)
     assert answer.status_code < 300, answer.text
-    rows |= {(row["id"],): row for row in batch}
+    rows |= by_id(batch)
 
 
-def check_landed(gateway: Gateway, rows: dict[Any, dict[str, Any]]) -> None:
-    gateway.until(lambda: not gateway.call("GET", f"/v1/tables/{TABLE}").json()["lag"]["batches"], "all is published")
+def check_landed(gateway: Gateway, rows: Rows) -> None:
+    gateway.until_published(TABLE)
     assert landed(gateway, TABLE, "id") == rows
 
 
 def test_two_drains_that_take_the_table_from_each_other_publish_each_row_once(
     server: Server, mounted_gateway: Gateway, database_url: str, engine: sa.Engine, tmp_path: Path, report: Report
 ) -> None:
-    rows: dict[Any, dict[str, Any]] = {}
+    rows: Rows = {}
     with server.mounted(tmp_path / "other"), small_drain(database_url, tmp_path / "other") as other:
         for number in range(6):
             send(mounted_gateway, number, rows)
@@ -148,7 +144,7 @@ def test_two_drains_that_take_the_table_from_each_other_publish_each_row_once(
 def test_rows_land_once_if_the_server_is_killed_while_they_are_published(
     server: Server, mounted_gateway: Gateway, report: Report
 ) -> None:
-    rows: dict[Any, dict[str, Any]] = {}
+    rows: Rows = {}
     with ThreadPoolExecutor(1) as pool:
         for number in range(5):
             send(mounted_gateway, number, rows)
@@ -163,7 +159,7 @@ def test_rows_land_once_if_the_server_is_killed_while_they_are_published(
 def test_a_lost_mount_stops_publication_until_it_is_back(
     server: Server, mounted_gateway: Gateway, tmp_path: Path, report: Report
 ) -> None:
-    rows: dict[Any, dict[str, Any]] = {}
+    rows: Rows = {}
     send(mounted_gateway, 0, rows)
     mounted_gateway.publish()
     send(mounted_gateway, 1, rows)

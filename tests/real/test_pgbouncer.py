@@ -1,6 +1,5 @@
 """PgBouncer in front of Postgres: rejected in transaction mode, usable with the settings that the remedy names."""
 
-import os
 import re
 import subprocess
 import sys
@@ -14,11 +13,11 @@ import sqlalchemy as sa
 
 from app.local.embedded import PrivatePostgres
 from tests.model.gateway import small_gateway
-from tests.real.counterparts import debian_program
-from tests.real.debezium import landed
+from tests.real.counterparts import debian_program, output_of
+from tests.real.debezium import Rows, by_id, landed
 from tests.real.report import Report
 from tests.support.postgres.pooler import pooled
-from tests.support.processes import REPOSITORY
+from tests.support.processes import REPOSITORY, environment_with
 
 TABLE: Final = "shop.orders"
 
@@ -26,15 +25,11 @@ TABLE: Final = "shop.orders"
 @pytest.fixture
 def pgbouncer() -> str:
     """Return the name and version of the installed PgBouncer."""
-    program = debian_program("pgbouncer", "pgbouncer")
-    answer = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, check=True)
-    return answer.stdout.splitlines()[0]
+    return output_of(debian_program("pgbouncer", "pgbouncer"), "--version").splitlines()[0]
 
 
 def run(url: str, zone: Path, *command: str) -> "subprocess.CompletedProcess[str]":
-    settings = {"DATABASE_URL": url, "LANDING_ZONE": str(zone), "ALLOW_UNSAFE": "true", "PORT": "0"}
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MIRRORGATE_")}
-    environment |= {f"MIRRORGATE_{name}": value for name, value in settings.items()}
+    environment = environment_with(DATABASE_URL=url, LANDING_ZONE=zone, ALLOW_UNSAFE="true", PORT=0)
     program = [sys.executable, "-m", *command]
     return subprocess.run(program, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=120)
 
@@ -105,18 +100,15 @@ def publish_while_the_pooler_changes(url: str, database: str, folder: Path) -> i
         "nothing": lambda: {},
     }
     with small_gateway(url, folder) as gateway:
-        columns = [{"name": "id", "type": "int64", "nullable": False}, {"name": "note", "type": "string"}]
-        declared = gateway.call("PUT", f"/v1/tables/{TABLE}", json={"key_columns": ["id"], "columns": columns})
-        assert declared.status_code < 300, declared.text
-        sent: dict[Any, dict[str, Any]] = {}
+        gateway.register(TABLE, {"id": "int64", "note": "string"})
+        sent: Rows = {}
         for number, (note, change) in enumerate(changes.items()):
             rows = [{"id": number * 100 + row, "note": note} for row in range(100)]
             answer = gateway.call("POST", "/v1/changes/rows", params={"table": TABLE}, json=rows)
             assert answer.status_code < 300, answer.text
-            sent |= {(row["id"],): row for row in rows}
+            sent |= by_id(rows)
             change()
-        table = f"/v1/tables/{TABLE}"
-        gateway.until(lambda: not gateway.call("GET", table).json()["lag"]["batches"], "all batches are published")
+        gateway.until_published(TABLE)
         assert landed(gateway, TABLE, "id") == sent
         gateway.close()
     return len(sent)

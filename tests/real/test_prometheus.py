@@ -1,11 +1,11 @@
 """Prometheus and Alertmanager scrape a running gateway: its rules evaluate, and its alerts fire and end."""
 
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,12 +15,12 @@ import sqlalchemy as sa
 import yaml
 
 from tests.api.calls import ADMIN_KEY, Gateway
-from tests.real.counterparts import debian_program
+from tests.real.counterparts import debian_program, output_of
 from tests.real.report import Report
 from tests.support.expositions import ALERTS, alert_rules, families_of, metric_names, recording
 from tests.support.http.server import api_process, free_port
 from tests.support.postgres import sql
-from tests.support.processes import REPOSITORY
+from tests.support.processes import environment_with, program
 from tests.support.waiting import wait_until
 
 TABLE: Final = "shop.orders"
@@ -35,14 +35,8 @@ class Site:
     gateway: Gateway
     prometheus: httpx.Client
     alertmanager: httpx.Client
-    environment: dict[str, str]
+    drain: Callable[[], AbstractContextManager[Any]]
     folder: Path
-
-    @contextmanager
-    def drain(self) -> Iterator[None]:
-        """Run a drain, and end it in an orderly way."""
-        with running(self.folder / "drain.log", sys.executable, "-m", "spark_jobs.drain", environment=self.environment):
-            yield
 
     def asked(self, path: str, **parameters: Any) -> Any:
         answer = self.prometheus.get(f"/api/v1/{path}", params=parameters)
@@ -70,31 +64,17 @@ class Site:
         return bool(self.gateway.status(TABLE)["lag"]["batches"] == 0)
 
 
-@contextmanager
-def running(log: Path, *command: object, environment: dict[str, str] | None = None) -> Iterator[None]:
-    """Run a program of which nothing but its log is needed."""
-    with log.open("a") as file:
-        given = [str(argument) for argument in command]
-        process = subprocess.Popen(given, cwd=REPOSITORY, env=environment, stdout=file, stderr=file)
-        try:
-            yield
-            assert process.poll() is None, log.read_text()[-2000:]
-        finally:
-            process.terminate()
-            process.wait(60)
-
-
-def drain_environment(database_url: str, folder: Path, **settings: str) -> dict[str, str]:
-    """Return the environment of a drain that publishes each row at once, with further settings."""
-    given = {"DATABASE_URL": database_url, "LANDING_ZONE": str(folder / "zone"), "ALLOW_UNSAFE": "true"}
-    given |= {"MAX_DELAY_SECONDS": "0", "SPARK_MASTER": "local[1]"} | settings
-    others = {name: value for name, value in os.environ.items() if not name.startswith("MIRRORGATE_")}
-    return others | {f"MIRRORGATE_{name}": value for name, value in given.items()}
+def running_drain(
+    database_url: str, folder: Path, **settings: object
+) -> AbstractContextManager["subprocess.Popen[bytes]"]:
+    """Run a drain that publishes each row at once, with further settings, and end it in an orderly way."""
+    given = {"DATABASE_URL": database_url, "LANDING_ZONE": folder / "zone", "ALLOW_UNSAFE": "true"}
+    environment = environment_with(**given, MAX_DELAY_SECONDS=0, SPARK_MASTER="local[1]", **settings)
+    return program(folder / "drain.log", sys.executable, "-m", "spark_jobs.drain", environment=environment)
 
 
 def version_of(program: Path) -> str:
-    answer = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30, check=True)
-    name, _, version, *_ = (answer.stdout + answer.stderr).split()
+    name, _, version, *_ = output_of(program, "--version").split()
     return f"{name.capitalize().rstrip(',')} {version}"
 
 
@@ -128,7 +108,7 @@ def site(database_url: str, tmp_path: Path) -> Iterator[Site]:
     alertmanager = debian_program("prometheus-alertmanager", "prometheus-alertmanager")
     drain_port, *ports = (free_port() for _ in range(3))
     of_prometheus, of_alertmanager = (f"127.0.0.1:{port}" for port in ports)
-    environment = drain_environment(database_url, tmp_path, DRAIN_METRICS_PORT=str(drain_port))
+    drain = partial(running_drain, database_url, tmp_path, DRAIN_METRICS_PORT=drain_port)
     with ExitStack() as stack:
         _, address = stack.enter_context(api_process(database_url, ADMIN_KEY))
         gateway = stack.enter_context(Gateway.at(address, ADMIN_KEY))
@@ -138,17 +118,17 @@ def site(database_url: str, tmp_path: Path) -> Iterator[Site]:
         configuration = configured(tmp_path, targets, of_alertmanager, answer.json()["key"])
         options = ["--config.file", tmp_path / "alertmanager.yaml", "--storage.path", tmp_path / "alertmanager"]
         options += ["--web.listen-address", of_alertmanager, "--cluster.listen-address="]
-        stack.enter_context(running(tmp_path / "alertmanager.log", alertmanager, *options))
+        stack.enter_context(program(tmp_path / "alertmanager.log", alertmanager, *options))
         options = ["--config.file", configuration, "--storage.tsdb.path", tmp_path / "series"]
         options += ["--web.listen-address", of_prometheus]
-        stack.enter_context(running(tmp_path / "prometheus.log", prometheus, *options))
+        stack.enter_context(program(tmp_path / "prometheus.log", prometheus, *options))
         clients = [
             stack.enter_context(httpx.Client(base_url=f"http://{address}", trust_env=False, timeout=30))
             for address in (of_prometheus, of_alertmanager)
         ]
         for client in clients:
             wait_until(lambda client=client: _is_ready(client), within=60, what="it is ready")
-        yield Site(gateway, *clients, environment, tmp_path)
+        yield Site(gateway, *clients, drain, tmp_path)
 
 
 def _is_ready(client: httpx.Client) -> bool:

@@ -1,7 +1,6 @@
 """nginx and HAProxy with TLS in front of the API: large bodies, kept connections, and requests that break."""
 
 import re
-import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,11 +19,12 @@ from tests.api.calls import ADMIN_KEY
 from tests.limits.slow_commits import commit_freely, held_commits, wait_for_a_held_commit
 from tests.model.gateway import Gateway
 from tests.model.tables import MASK_SECRET
-from tests.real.counterparts import debian_program
-from tests.real.debezium import landed
+from tests.real.counterparts import debian_program, output_of
+from tests.real.debezium import Rows, by_id, landed
 from tests.real.report import Report
 from tests.support.http.faulty_proxy import Fault, faulty_proxy
 from tests.support.http.server import api_process, free_port
+from tests.support.processes import program
 from tests.support.waiting import wait_until
 
 TABLE: Final = "shop.orders"
@@ -146,9 +146,8 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 def version_of(kind: Kind) -> str:
     """Return the name and version of the installed proxy."""
-    program = debian_program(kind.package, kind.program)
-    answer = subprocess.run([program, "-v"], capture_output=True, text=True, timeout=30, check=True)
-    found = re.search(r"(nginx|HAProxy)(?:/| version )([\d.]+)", answer.stdout + answer.stderr)
+    told = output_of(debian_program(kind.package, kind.program), "-v")
+    found = re.search(r"(nginx|HAProxy)(?:/| version )([\d.]+)", told)
     assert found
     return f"{found[1]} {found[2]}"
 
@@ -166,17 +165,13 @@ def run(kind: Kind, folder: Path, lines: list[str], *gateways: str) -> Iterator[
         folder=folder, port=port, first=hosts[0], second=hosts[-1], lines="\n  ".join(lines)
     )
     configuration.write_text(text)
-    program = debian_program(kind.package, kind.program)
-    with log.open("w") as output, (folder / "error.log").open("w") as errors:
-        process = subprocess.Popen([program, *kind.arguments, configuration], stdout=output, stderr=errors)
-        try:
-            with GatewayClient(f"https://127.0.0.1:{port}", ADMIN_KEY, folder / "trusted.pem") as client:
-                wait_until(lambda: process.poll() is not None or _answers(client), within=30, what="the proxy answers")
-                assert process.poll() is None, (folder / "error.log").read_text()
-                yield Proxy(client, log, kind.repeated)
-        finally:
-            process.terminate()
-            process.wait(30)
+    command = [debian_program(kind.package, kind.program), *kind.arguments, configuration]
+    with (
+        log.open("w") as output,
+        GatewayClient(f"https://127.0.0.1:{port}", ADMIN_KEY, folder / "trusted.pem") as client,
+        program(folder / "error.log", *command, ready=lambda: _answers(client), stdout=output),
+    ):
+        yield Proxy(client, log, kind.repeated)
 
 
 def _answers(client: GatewayClient) -> bool:
@@ -186,28 +181,20 @@ def _answers(client: GatewayClient) -> bool:
         return False
 
 
-def registered(gateway: Gateway) -> None:
-    columns = [{"name": "id", "type": "int64", "nullable": False}, {"name": "note", "type": "string"}]
-    declared = gateway.call("PUT", f"/v1/tables/{TABLE}", json={"key_columns": ["id"], "columns": columns})
-    assert declared.status_code < 300, declared.text
+@pytest.fixture
+def gateway(gateway: Gateway) -> Gateway:
+    gateway.register(TABLE, {"id": "int64", "note": "string"})
+    return gateway
 
 
-def published(gateway: Gateway) -> dict[Any, dict[str, Any]]:
+def published(gateway: Gateway) -> Rows:
     """Return the rows that have landed once everything is published. Fails if a row is inserted twice."""
-
-    def is_published() -> bool:
-        return bool(gateway.call("GET", f"/v1/tables/{TABLE}").json()["lag"]["batches"] == 0)
-
-    gateway.until(is_published, "all batches are published")
+    gateway.until_published(TABLE)
     return landed(gateway, TABLE, "id")
 
 
 def row(number: int, size: int = 10) -> dict[str, Any]:
     return {"id": number, "note": "x" * size}
-
-
-def by_key(rows: list[dict[str, Any]]) -> dict[Any, dict[str, Any]]:
-    return {(one["id"],): one for one in rows}
 
 
 def write(client: GatewayClient, rows: list[dict[str, Any]], **options: Any) -> None:
@@ -217,7 +204,6 @@ def write(client: GatewayClient, rows: list[dict[str, Any]], **options: Any) -> 
 
 
 def test_a_413_of_nginx_names_its_limit(gateway: Gateway, tmp_path: Path, report: Report) -> None:
-    registered(gateway)
     kind = KINDS["nginx"]
     with (
         run(kind, tmp_path / "proxy", [], gateway.url) as proxy,
@@ -233,7 +219,6 @@ def test_a_413_of_nginx_names_its_limit(gateway: Gateway, tmp_path: Path, report
 def test_a_large_body_lands_once_and_one_over_the_limit_of_the_gateway_gets_its_413(
     gateway: Gateway, tmp_path: Path, kind: Kind, report: Report, is_stored: bool
 ) -> None:
-    registered(gateway)
     body = msgspec.json.encode([row(1, 2 * MIB)])
     with run(kind, tmp_path / "proxy", kind.stored if is_stored else kind.streamed, gateway.url) as proxy:
         proxy.client.post_changes("rows", body, table=TABLE, key="first")
@@ -249,7 +234,6 @@ def test_a_large_body_lands_once_and_one_over_the_limit_of_the_gateway_gets_its_
 def test_a_large_body_with_a_wrong_key_gets_its_401(
     gateway: Gateway, tmp_path: Path, kind: Kind, report: Report
 ) -> None:
-    registered(gateway)
     body = msgspec.json.encode([row(1, 32 * MIB)])
     with run(kind, tmp_path / "proxy", kind.streamed, gateway.url) as proxy:
         stranger = GatewayClient(
@@ -267,14 +251,13 @@ def test_a_large_body_with_a_wrong_key_gets_its_401(
 def test_a_writer_lands_all_rows_on_one_connection_also_if_the_proxy_rejects_its_requests(
     gateway: Gateway, tmp_path: Path, kind: Kind, report: Report, limits: BufferLimits
 ) -> None:
-    registered(gateway)
     rows = [row(number, 1000) for number in range(4000)]
     with run(kind, tmp_path / "proxy", [], gateway.url) as proxy:
         write(proxy.client, rows, limits=limits)
     is_rejected = kind.program == "nginx" and limits.request_bytes > MIB
     assert proxy.statuses() == ({"202", "413"} if is_rejected else {"202"})
     assert len({caller for status, caller, _ in proxy.log() if status == "202"}) == 1 or is_rejected
-    assert published(gateway) == by_key(rows)
+    assert published(gateway) == by_id(rows)
     report.add(version_of(kind), len(rows))
 
 
@@ -283,7 +266,6 @@ def test_a_writer_lands_all_rows_on_one_connection_also_if_the_proxy_rejects_its
 def test_rows_land_once_whether_the_writer_or_the_proxy_repeats_a_request_that_broke(
     gateway: Gateway, tmp_path: Path, kind: Kind, report: Report, is_repeated: bool, producer: str | None
 ) -> None:
-    registered(gateway)
     rows = [row(number) for number in range(200)]
     lines = kind.repeats if is_repeated else kind.never
     with faulty_proxy(gateway.url) as faulty, run(kind, tmp_path / "proxy", lines, faulty.url) as proxy:
@@ -293,7 +275,7 @@ def test_rows_land_once_whether_the_writer_or_the_proxy_repeats_a_request_that_b
     # On a kept connection HAProxy closes without an answer, and nginx answers 502.
     assert proxy.statuses() == {"202", "500"} | ({"502"} if kind.program == "nginx" and not is_repeated else set())
     assert any(repeated for _, _, repeated in proxy.log()) == is_repeated
-    assert published(gateway) == by_key(rows)
+    assert published(gateway) == by_id(rows)
     report.add(version_of(kind), len(rows))
 
 
@@ -301,7 +283,6 @@ def test_rows_land_once_whether_the_writer_or_the_proxy_repeats_a_request_that_b
 def test_rows_land_once_if_the_proxy_does_not_wait_for_an_answer(
     gateway: Gateway, engine: sa.Engine, tmp_path: Path, kind: Kind, report: Report, producer: str | None
 ) -> None:
-    registered(gateway)
     rows = [row(number) for number in range(100)]
     with run(kind, tmp_path / "proxy", kind.impatient, gateway.url) as proxy, ThreadPoolExecutor(1) as pool:
         with held_commits(engine):
@@ -310,7 +291,7 @@ def test_rows_land_once_if_the_proxy_does_not_wait_for_an_answer(
             wait_until(lambda: "504" in proxy.statuses(), within=30, what="the proxy answers 504")
         written.result(60)
     assert "504" in proxy.statuses()
-    assert published(gateway) == by_key(rows)
+    assert published(gateway) == by_id(rows)
     commit_freely(engine)
     report.add(version_of(kind), len(rows))
 
@@ -319,7 +300,6 @@ def test_rows_land_once_if_the_proxy_does_not_wait_for_an_answer(
 def test_rows_land_once_if_one_of_two_gateways_is_killed(
     gateway: Gateway, database_url: str, tmp_path: Path, kind: Kind, report: Report, is_repeated: bool
 ) -> None:
-    registered(gateway)
     rows = [row(number) for number in range(2000)]
     settings = {"LANDING_ZONE": str(gateway.zone), "ALLOW_UNSAFE": "true", "MASK_SECRET": MASK_SECRET}
     lines = kind.repeats_when_down if is_repeated else kind.never
@@ -336,5 +316,5 @@ def test_rows_land_once_if_one_of_two_gateways_is_killed(
             writer.write(one)
     assert proxy.statuses() <= {"202", "502", "503"}
     assert any(repeated for _, _, repeated in proxy.log()) or not is_repeated
-    assert published(gateway) == by_key(rows)
+    assert published(gateway) == by_id(rows)
     report.add(version_of(kind), len(rows))

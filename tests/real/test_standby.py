@@ -24,7 +24,7 @@ from spark_jobs.drain import keep_lease
 from spark_jobs.drain_cycle import DrainCycle
 from tests.api.calls import ADMIN_KEY
 from tests.model.gateway import Gateway
-from tests.real.debezium import landed
+from tests.real.debezium import by_id, landed
 from tests.real.report import Report
 from tests.support.http.server import api_process
 from tests.support.postgres.standby import Cluster, ask, cluster_of_hosts
@@ -49,18 +49,11 @@ class Running:
         """The name and version of the servers."""
         return f"Postgres {ask(self.database.url, 'SHOW server_version')}, primary and standby"
 
-    def status(self, table: str) -> dict[str, Any]:
-        status: dict[str, Any] = self.gateway.call("GET", f"/v1/tables/{table}").json()
-        return status
-
-    def until_published(self, table: str) -> None:
-        self.gateway.until(lambda: self.status(table)["lag"]["batches"] == 0, f"{table} is published")
-
     def recreate(self, table: str, generation: int) -> None:
         """Begin the next generation of a table, without its rows."""
         answer = self.gateway.call("POST", f"/v1/tables/{table}/recreate", params={"generation": generation})
         assert answer.status_code < 300, answer.text
-        self.gateway.until(lambda: self.status(table)["state"] == "active", f"{table} is recreated")
+        self.gateway.until(lambda: self.gateway.status(table)["state"] == "active", f"{table} is recreated")
 
     def write(self, table: str, rows: list[dict[str, Any]], producer: str | None = None) -> None:
         """Write rows in requests of 20, numbered ones with the last id as the position."""
@@ -87,9 +80,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
         gateway = Gateway(url, ADMIN_KEY, zone, lambda: publish_pending(cycle), no_mirror)
         stack.callback(gateway.close)
         for table in TABLES:
-            columns = [{"name": "id", "type": "int64", "nullable": False}, {"name": "note", "type": "string"}]
-            declared = gateway.call("PUT", f"/v1/tables/{table}", json={"key_columns": ["id"], "columns": columns})
-            assert declared.status_code < 300, declared.text
+            gateway.register(table, {"id": "int64", "note": "string"})
         yield Running(gateway, database, cycle)
 
 
@@ -99,10 +90,6 @@ def no_mirror(_: str) -> NoReturn:
 
 def rows_of(numbers: range, note: str = "first") -> list[dict[str, Any]]:
     return [{"id": number, "note": note} for number in numbers]
-
-
-def by_key(rows: list[dict[str, Any]]) -> dict[Any, dict[str, Any]]:
-    return {(one["id"],): one for one in rows}
 
 
 def test_a_synchronous_standby_has_all_that_was_acknowledged_and_it_lands_once(
@@ -123,9 +110,9 @@ def test_a_synchronous_standby_has_all_that_was_acknowledged_and_it_lands_once(
         for writer in writers:
             writer.result(180)
         for table in TABLES:
-            wait_until(lambda: running.status(table)["lag"]["batches"] == 0, within=60, what="all is published")  # noqa: B023  # called at once
+            wait_until(lambda: running.gateway.status(table)["lag"]["batches"] == 0, within=60, what="all is published")  # noqa: B023  # called at once
     for table in TABLES:
-        assert landed(running.gateway, table, "id") == by_key(rows)
+        assert landed(running.gateway, table, "id") == by_id(rows)
     report.add(running.version, 2 * len(rows))
 
 
@@ -135,23 +122,23 @@ def test_files_that_an_asynchronous_standby_lacks_stop_their_table_until_it_is_l
     known, lost, later = rows_of(range(100)), rows_of(range(100, 200)), rows_of(range(200, 300))
     for table in TABLES:
         running.write(table, known)
-        running.until_published(table)
+        running.gateway.until_published(table)
     running.database.leave_the_standby_behind()
     running.write(TABLES[0], lost)
-    running.until_published(TABLES[0])
+    running.gateway.until_published(TABLES[0])
     before = running.files(TABLES[0])
     running.database.fail_over()
     for table in TABLES:
         running.write(table, later)
-    running.gateway.until(lambda: running.status(TABLES[0])["state"] == "quarantined", "the table stops")
-    assert running.status(TABLES[0])["state_reason"].startswith("ledger_behind_zone: ")
+    running.gateway.until(lambda: running.gateway.status(TABLES[0])["state"] == "quarantined", "the table stops")
+    assert running.gateway.status(TABLES[0])["state_reason"].startswith("ledger_behind_zone: ")
     assert running.files(TABLES[0]) == before
-    running.until_published(TABLES[1])
-    assert landed(running.gateway, TABLES[1], "id") == by_key(known + later)
+    running.gateway.until_published(TABLES[1])
+    assert landed(running.gateway, TABLES[1], "id") == by_id(known + later)
     running.recreate(TABLES[0], 1)
     running.write(TABLES[0], known + lost + later)
-    running.until_published(TABLES[0])
-    assert landed(running.gateway, TABLES[0], "id") == by_key(known + lost + later)
+    running.gateway.until_published(TABLES[0])
+    assert landed(running.gateway, TABLES[0], "id") == by_id(known + lost + later)
     report.add(running.version, len(known + later) + len(known + lost + later))
 
 
@@ -162,19 +149,19 @@ def test_a_folder_of_a_generation_that_an_asynchronous_standby_lacks_is_left_alo
     running.database.leave_the_standby_behind()
     running.recreate(table, 1)
     running.write(table, lost)
-    running.until_published(table)
+    running.gateway.until_published(table)
     before = running.files(table)
     running.database.fail_over()
     running.write(table, later)
-    running.gateway.until(lambda: running.status(table)["state"] == "quarantined", "the table stops")
-    assert running.status(table)["state_reason"].startswith("landing_folder_lost: ")
+    running.gateway.until(lambda: running.gateway.status(table)["state"] == "quarantined", "the table stops")
+    assert running.gateway.status(table)["state_reason"].startswith("landing_folder_lost: ")
     assert running.files(table) == before
     folder = table_folder(running.gateway.zone, table)
     folder.rename(running.gateway.zone.with_name("moved away"))
     running.recreate(table, 1)
     running.write(table, later)
-    running.until_published(table)
-    assert landed(running.gateway, table, "id") == by_key(later)
+    running.gateway.until_published(table)
+    assert landed(running.gateway, table, "id") == by_id(later)
     report.add(running.version, len(later))
 
 
@@ -203,6 +190,6 @@ def test_numbered_requests_that_an_asynchronous_standby_lacks_are_asked_for_agai
         assert writer.position == "99"
         for one in rows[100:]:
             writer.write(one, position=str(one["id"]))
-    running.until_published(table)
-    assert landed(running.gateway, table, "id") == by_key(rows)
+    running.gateway.until_published(table)
+    assert landed(running.gateway, table, "id") == by_id(rows)
     report.add(running.version, len(rows))

@@ -12,14 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
 
-from app.api import application
-from app.settings import Settings
-from tests.api.calls import ADMIN_KEY, Gateway, insert
+from tests.api.calls import Gateway, insert, own_gateway
 from tests.sdk.toolchains import node_modules
 from tests.support.http.dropping_proxy import DroppingProxy, dropping_proxy
-from tests.support.http.server import served
 from tests.support.processes import REPOSITORY, read_line
 from tests.support.waiting import wait_until
 
@@ -28,17 +24,15 @@ EXAMPLES = REPOSITORY / "examples"
 
 
 @pytest.fixture
-def gateway(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
-    settings = Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))
-    with served(settings) as address, Gateway.at(address, ADMIN_KEY) as client:
+def gateway(database_url: str) -> Iterator[Gateway]:
+    with own_gateway(database_url) as client:
         client.register(TABLE, {"id": "int64"}, ["id"]).raise_for_status()
         yield client
 
 
 @pytest.fixture
 def proxy(gateway: Gateway) -> Iterator[DroppingProxy]:
-    with dropping_proxy(url_of(gateway)) as proxy:
+    with dropping_proxy(gateway.address) as proxy:
         yield proxy
 
 
@@ -73,10 +67,6 @@ def program(request: pytest.FixtureRequest) -> list[str]:
     if request.param == "python":
         return [sys.executable, str(EXAMPLES / "python" / "producer.py")]
     return ["node", str(request.getfixturevalue("compiled"))]
-
-
-def url_of(gateway: Gateway) -> str:
-    return str(gateway.base_url).rstrip("/")
 
 
 def new_key(gateway: Gateway, **limits: float) -> str:
@@ -151,10 +141,10 @@ def test_a_killed_producer_loses_and_doubles_nothing(
     gateway: Gateway, key: str, outbox: Path, program: list[str]
 ) -> None:
     add(outbox, *[[str(row)] for row in range(200)])
-    with following(program, outbox, url_of(gateway), key) as process:
+    with following(program, outbox, gateway.address, key) as process:
         assert read_line(process) == "line 1: durable"
         process.kill()
-    ran = produce(program, outbox, url_of(gateway), key)
+    ran = produce(program, outbox, gateway.address, key)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.splitlines()[-1:] in (["line 200: durable"], []), "empty if the kill came after the last line"
     assert gateway.status(TABLE)["accepted"] == {"batches": 200, "changes": 200, "rows": 200}
@@ -164,7 +154,7 @@ def test_a_producer_that_follows_sends_new_lines_until_it_is_told_to_stop(
     gateway: Gateway, key: str, outbox: Path, program: list[str]
 ) -> None:
     add(outbox, ["1"])
-    with following(program, outbox, url_of(gateway), key) as process:
+    with following(program, outbox, gateway.address, key) as process:
         assert read_line(process) == "line 1: durable"
         with outbox.open("a") as file:
             half = json.dumps(insert(TABLE, id="2"))
@@ -196,16 +186,16 @@ def test_a_line_without_its_newline_is_not_sent_yet(
     add(outbox, ["1"], ["2"])
     whole = outbox.read_text()
     outbox.write_text(whole[:-1])
-    ran = produce(program, outbox, url_of(gateway), key)
+    ran = produce(program, outbox, gateway.address, key)
     assert (ran.returncode, ran.stdout) == (0, "line 1: durable\n")
     assert ran.stderr == "the last line has no newline: it is not sent\n"
     outbox.write_text(whole)
-    assert produce(program, outbox, url_of(gateway), key).stdout == "line 2: durable\n"
+    assert produce(program, outbox, gateway.address, key).stdout == "line 2: durable\n"
 
 
 def test_a_producer_waits_as_long_as_the_gateway_asks(gateway: Gateway, outbox: Path, program: list[str]) -> None:
     add(outbox, ["1"])
-    ran = produce(program, outbox, url_of(gateway), new_key(gateway, requests_per_second=1))
+    ran = produce(program, outbox, gateway.address, new_key(gateway, requests_per_second=1))
     assert (ran.returncode, ran.stdout) == (0, "line 1: durable\n")
     waited = re.findall(r"^status 429: repeating the request in ([\d.]+) s$", ran.stderr, re.MULTILINE)
     assert waited and all(float(seconds) >= 1 for seconds in waited), ran.stderr
@@ -215,7 +205,7 @@ def test_a_line_that_is_rejected_stops_the_producer_until_it_is_corrected(
     gateway: Gateway, key: str, outbox: Path, program: list[str]
 ) -> None:
     add(outbox, ["1"], ["no number"], ["3"])
-    rejected = produce(program, outbox, url_of(gateway), key)
+    rejected = produce(program, outbox, gateway.address, key)
     assert (rejected.returncode, rejected.stdout) == (1, "line 1: durable\n")
     summary, message, remedy, request = rejected.stderr.splitlines()
     assert summary.startswith("line 2: bad_value: ")
@@ -223,7 +213,7 @@ def test_a_line_that_is_rejected_stops_the_producer_until_it_is_corrected(
     assert remedy.startswith("  remedy: Correct the value")
     assert re.fullmatch(r"  request id: \w{32}", request)
     outbox.write_text(outbox.read_text().replace("no number", "2"))
-    corrected = produce(program, outbox, url_of(gateway), key)
+    corrected = produce(program, outbox, gateway.address, key)
     assert (corrected.returncode, corrected.stdout) == (0, "line 2: durable\nline 3: durable\n")
     assert staged_rows(gateway) == 3
 
@@ -232,16 +222,16 @@ def test_a_durable_line_that_is_missing_from_the_outbox_stops_the_producer(
     gateway: Gateway, key: str, outbox: Path, program: list[str]
 ) -> None:
     add(outbox, ["1"], ["2"])
-    produce(program, outbox, url_of(gateway), key)
+    produce(program, outbox, gateway.address, key)
     outbox.write_text(outbox.read_text().splitlines(keepends=True)[0])
-    ran = produce(program, outbox, url_of(gateway), key)
+    ran = produce(program, outbox, gateway.address, key)
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr == f"{outbox} has fewer lines than the 2 that orders has sent before\n"
 
 
 def test_a_producer_without_a_valid_key_says_so(gateway: Gateway, key: str, outbox: Path, program: list[str]) -> None:
     add(outbox, ["1"])
-    rejected = produce(program, outbox, url_of(gateway), key + "x")
+    rejected = produce(program, outbox, gateway.address, key + "x")
     assert rejected.returncode == 1
     assert rejected.stderr.startswith("unauthenticated: the API key is not valid\n")
 
@@ -250,7 +240,7 @@ def test_an_answer_of_something_else_than_a_gateway_is_an_error(
     gateway: Gateway, key: str, outbox: Path, program: list[str]
 ) -> None:
     add(outbox, ["1"])
-    rejected = produce(program, outbox, f"{url_of(gateway)}/elsewhere", key)
+    rejected = produce(program, outbox, f"{gateway.address}/elsewhere", key)
     assert rejected.returncode == 1
     assert rejected.stderr.startswith("not_found: ")
 

@@ -5,13 +5,9 @@ import subprocess
 
 import pytest
 import sqlalchemy as sa
-from pydantic import SecretStr
 
-from app.api import application
-from app.settings import Settings
-from tests.api.calls import ADMIN_KEY, Gateway
+from tests.api.calls import ADMIN_KEY, own_gateway
 from tests.api.commands import staged
-from tests.support.http.server import served
 from tests.support.processes import REPOSITORY
 
 PROGRAM = REPOSITORY / "examples/java/Send.java"
@@ -26,14 +22,10 @@ def compiles() -> bool:
 
 
 @pytest.mark.skipif(not compiles(), reason="no Java with a compiler is installed")
-def test_the_example_in_java_sends_a_row(database_url: str, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
-    columns = [{"name": "id", "type": "int64", "nullable": False}, {"name": "name", "type": "string"}]
-    with served(Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))) as address:
-        with Gateway.at(address, ADMIN_KEY) as gateway:
-            registered = gateway.put("/v1/tables/hello.visitors", json={"key_columns": ["id"], "columns": columns})
-            assert registered.status_code == 201
-        command = ["java", str(PROGRAM), address, ADMIN_KEY]
+def test_the_example_in_java_sends_a_row(database_url: str, engine: sa.Engine) -> None:
+    with own_gateway(database_url) as gateway:
+        gateway.register("hello.visitors", {"id": "int64", "name": "string"}, ["id"]).raise_for_status()
+        command = ["java", str(PROGRAM), gateway.address, ADMIN_KEY]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (ran.stdout.strip(), ran.returncode) == ("202", 0), ran.stderr
     assert staged(engine, "hello.visitors") == [(1, "Ada")]

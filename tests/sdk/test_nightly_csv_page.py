@@ -5,34 +5,26 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import sqlalchemy as sa
-from pydantic import SecretStr
 
-from app.api import application
-from app.settings import Settings
-from tests.api.calls import ADMIN_KEY
+from tests.api.calls import ADMIN_KEY, own_gateway
 from tests.api.commands import staged
 from tests.support.documents import blocks_with_output
-from tests.support.http.server import served
 from tests.support.processes import REPOSITORY
 
 PAGE = (REPOSITORY / "docs/tutorials/nightly-csv.md").read_text(encoding="utf-8")
 MARKER = "@@@"
 
 
-def test_each_night_the_table_gets_the_rows_of_the_file(
-    database_url: str, engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
+def test_each_night_the_table_gets_the_rows_of_the_file(database_url: str, engine: sa.Engine, tmp_path: Path) -> None:
     (tmp_path / ".mirrorgate").mkdir()
     (tmp_path / ".mirrorgate/admin.key").write_text(ADMIN_KEY)
     steps = blocks_with_output(PAGE)
     script = "".join(f"{commands}\necho {MARKER}\n" for commands, _ in steps)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    with served(Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))) as address:
+    with own_gateway(database_url) as gateway:
         ran = subprocess.run(
-            ["bash", "-euc", script.replace("http://127.0.0.1:8480", address)],
+            ["bash", "-euc", script.replace("http://127.0.0.1:8480", gateway.address)],
             cwd=tmp_path,
             env=os.environ | {"PATH": path, "COLUMNS": "120"},
             capture_output=True,

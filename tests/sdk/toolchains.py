@@ -7,6 +7,7 @@ import hashlib
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.support.processes import REPOSITORY
 PYTHON_LOCK = REPOSITORY / "requirements" / "sdk.lock"
 NPM_FILES = [REPOSITORY / "tests" / "sdk" / "typescript" / name for name in ("package.json", "package-lock.json")]
 OLDEST_NODE = 20
+_UV = (sys.executable, "-m", "uv")
 
 _NO_REGISTRY = (
     *("dns error", "tcp connect error", "error sending request", "operation timed out", "network was disabled"),
@@ -36,26 +38,23 @@ def python_programs() -> Path:
 
 def python_environment(name: str, lock: Path) -> Path:
     """Return the folder of programs of an environment that has the packages of a lock."""
-    folder = _folder(name, [lock])
-    if not (folder / ".complete").exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        uv = [sys.executable, "-m", "uv"]
-        _install([*uv, "venv", "--quiet", "--python", sys.executable, str(folder)])
+
+    def install(folder: Path) -> None:
+        _install([*_UV, "venv", "--quiet", "--python", sys.executable, str(folder)])
         python = str(folder / "bin" / "python")
-        _install([*uv, "pip", "install", "--quiet", "--python", python, "--requirements", str(lock)])
-        (folder / ".complete").touch()
-    return folder / "bin"
+        _install([*_UV, "pip", "install", "--quiet", "--python", python, "--requirements", str(lock)])
+
+    return _made(name, [lock], install) / "bin"
 
 
 def python_packages(name: str, listed: Path) -> Path:
     """Return a folder with these packages alone, which any Python finds through PYTHONPATH."""
-    folder = _folder(name, [listed])
-    if not (folder / ".complete").exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        uv = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
-        _install([*uv, "--python", sys.executable, "--requirements", str(listed)])
-        (folder / ".complete").touch()
-    return folder
+
+    def install(folder: Path) -> None:
+        command = [*_UV, "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
+        _install([*command, "--python", sys.executable, "--requirements", str(listed)])
+
+    return _made(name, [listed], install)
 
 
 def node_modules() -> Path:
@@ -71,20 +70,25 @@ def npm_packages(name: str, made_from: list[Path], command: list[str], needed: s
     version = _output(["node", "--version"]).removeprefix("v")
     if int(version.partition(".")[0]) < OLDEST_NODE:
         pytest.skip(f"Node {version} is older than {OLDEST_NODE}: {needed}")
-    folder = _folder(name, made_from)
-    if not (folder / ".complete").exists():
-        shutil.rmtree(folder, ignore_errors=True)
+
+    def install(folder: Path) -> None:
         folder.mkdir(parents=True)
         for file in made_from:
             shutil.copy(file, folder)
         _install(["npm", *command, "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries", "1"], folder)
-        (folder / ".complete").touch()
-    return folder / "node_modules"
+
+    return _made(name, made_from, install) / "node_modules"
 
 
-def _folder(language: str, made_from: list[Path]) -> Path:
+def _made(name: str, made_from: list[Path], make: Callable[[Path], None]) -> Path:
+    """Return the folder that is made once for each content of these files."""
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in made_from)).hexdigest()
-    return REPOSITORY / "build" / "sdk" / f"{language}-{digest[:12]}"
+    folder = REPOSITORY / "build" / "sdk" / f"{name}-{digest[:12]}"
+    if not (folder / ".complete").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        make(folder)
+        (folder / ".complete").touch()
+    return folder
 
 
 def _install(command: list[str], folder: Path = REPOSITORY) -> None:

@@ -2,10 +2,9 @@
 
 from typing import Final
 
-from app.domain.model.names import TableName
-from app.domain.model.table import Generation, Table, TableId, TableState
+from app.domain.model.table import Table
 from app.domain.model.table_options import PartialUpdates, TableOptions, TimestampUnit
-from app.domain.model.table_schema import SchemaVersion, TableSchema
+from app.domain.model.table_schema import TableSchema
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_rules import RowRules
 from app.formats.debezium.connect_schema import check_keys, renamed_columns, row_fields, wanted_schema
@@ -14,7 +13,7 @@ from app.formats.debezium.records import DebeziumRecords, Record, decode_debeziu
 from app.formats.debezium.values import DebeziumReading, DecimalForm, Tombstones
 from app.ingest.request_typing import needed_schema
 from mirrorgate.errors import RejectedInput
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import active_table, schema_of
 
 READINGS: Final = (
     DebeziumReading(),
@@ -69,5 +68,4 @@ def _land(decoded: DebeziumRecords, reading: DebeziumReading, table: Table) -> N
 
 def _table(schema: TableSchema) -> Table:
     options = TableOptions(partial_updates=PartialUpdates.COMPLETE if schema.key_columns else PartialUpdates.REJECT)
-    name, first = TableName(None, "t"), Generation(1)
-    return Table(TableId(1), name, first, TableState.ACTIVE, SchemaVersion(1), schema, options)
+    return active_table(schema, options)

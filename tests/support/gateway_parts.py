@@ -17,15 +17,18 @@ from app.domain.model.table import BatchSequence, DropAction, DropPlan, Epoch, T
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.landing_rows import landing_rows
-from app.domain.rows.row_rules import RowRules
+from app.domain.rows.row_rules import RowMarker, RowRules
 from app.staging.batches.batch import Batch, Receipt, StagingRequest
 from app.staging.batches.staged_blocks import read_payloads
 from app.staging.tables.operations import FinishedDrop, begin_drop, finish_drop
 from app.staging.tables.registration import register_table
 from app.staging.tables.registry import find_table
 from app.staging.writer.group_commit import GroupCommit
-from demo.landing_reader import landing_files, table_folder
+from demo.landing_reader import ROW_MARKER, landing_files, table_folder
 from tests.support.postgres import sql
+
+Rows = dict[tuple[Any, ...], dict[str, Any]]
+"""Rows by the values of their keys."""
 
 
 def registered(engine: sa.Engine, name: str, schema: TableSchema | None, options: TableOptions | None = None) -> Table:
@@ -114,9 +117,9 @@ def together(engine: sa.Engine, *requests: Sequence[Batch] | StagingRequest) -> 
     return futures
 
 
-def staged_ids(engine: sa.Engine, table: Table) -> list[int]:
-    """Return every staged `id` of a table in order, after a check of each payload against its digest."""
-    whole = BatchRange(BatchSequence(1), BatchSequence(10**9))
+def staged_ids(engine: sa.Engine, table: Table, first: int = 1, last: int = 10**9) -> list[int]:
+    """Return the staged `id` values of these batches in order, after a check of each payload against its digest."""
+    whole = BatchRange(BatchSequence(first), BatchSequence(last))
     payloads = list(read_payloads(engine, table.table_id, table.generation, whole, slice_bytes=2**20))
     assert all(payload_digest(payload) == digest for digest, payload in payloads)
     batches = [decode_payload(payload, table.schema.arrow) for _, payload in payloads]
@@ -126,6 +129,24 @@ def staged_ids(engine: sa.Engine, table: Table) -> list[int]:
 def stage_keys(engine: sa.Engine, table: Table, *batches: Sequence[int]) -> None:
     """Stage one batch of inserts per list of keys, for a table whose only column is `id`."""
     stage(engine, *([typed(table, inserts([{"id": key} for key in keys]))] for keys in batches))
+
+
+def folded(landing_zone: Path, table: str, *keys: str, strict: bool = True) -> Rows:
+    """Apply the landing files of a table as mirroring does; return the rows by the values of their keys.
+
+    Fail on a gap in the numbers, and with `strict` on a row that is inserted while it is there.
+    """
+    rows: Rows = {}
+    for file in landing_files(table_folder(landing_zone, table)):
+        for row in pq.read_table(file).to_pylist():
+            marker = row.pop(ROW_MARKER, RowMarker.INSERT)
+            key = tuple([row[name] for name in keys])
+            assert not strict or marker != RowMarker.INSERT or key not in rows, f"{table}: {key} is inserted twice"
+            if marker == RowMarker.DELETE:
+                rows.pop(key, None)
+            else:
+                rows[key] = row
+    return rows
 
 
 def landed_keys(landing_zone: Path, table: str) -> list[list[Any]]:

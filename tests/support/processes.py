@@ -76,9 +76,8 @@ def start_program(
     Fail with the end of the log if it ends before. `options` are those of Popen.
     """
     with log.open("ab") as file:
-        process = subprocess.Popen(
-            [*map(str, command)], env=environment, stdout=file, stderr=file, **{"cwd": REPOSITORY} | options
-        )
+        streams: dict[str, Any] = {"cwd": REPOSITORY, "stdout": file, "stderr": file}
+        process = subprocess.Popen([*map(str, command)], env=environment, **streams | options)
     try:
         if ready is not None:
             wait_until(lambda: process.poll() is not None or ready(), within=60, what=f"{command[0]} is ready")

@@ -22,10 +22,15 @@ def wait_until(condition: Callable[[], Value], *, within: float, what: str) -> V
 
 
 class Clock:
-    """Seconds that pass only when a test moves them."""
+    """Seconds that pass only when a test moves them, or what is tested sleeps; `slept` has each of its pauses."""
 
     def __init__(self, now: float = 100.0) -> None:
         self.now = now
+        self.slept: list[float] = []
 
     def __call__(self) -> float:
         return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds

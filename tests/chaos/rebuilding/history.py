@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-import pyarrow.parquet as pq
-
 from app.checks.landing_zone import move_landing_zone
 from app.domain.model.names import TableName
 from app.domain.model.table import Table, TableState
@@ -30,6 +28,7 @@ from tests.chaos.checks.oracle import Violation
 from tests.chaos.parts.simulated_drains import END_LEASE
 from tests.chaos.rebuilding.drain_process import POINTS, DrainProcess, is_repeated
 from tests.chaos.rebuilding.source import KeyedSource
+from tests.support.gateway_parts import folded
 from tests.support.ingest_harness import IngestHarness, open_harness
 from tests.support.postgres import sql
 from tests.support.postgres.databases import clone_database
@@ -225,20 +224,8 @@ class RebuildHistory:
         return bool(sql.value(self._harness.engine, published))
 
     def _compare(self, table: Table) -> None:
-        """Compare the folded files with the source. Raises Violation."""
-        paths = sorted((self._zone / "t").glob("*.parquet"))
-        if [int(path.stem) for path in paths] != [*range(1, len(paths) + 1)]:
-            raise Violation(f"the numbers have a gap: {paths}")
-        [key] = table.schema.key_columns
-        landed: dict[Any, dict[str, str]] = {}
-        for row in (row for path in paths for row in pq.read_table(path).to_pylist()):
-            marker = row.pop("__rowMarker__", 0)
-            if marker == 2:
-                landed.pop(row[key], None)
-                continue
-            if marker == 0 and row[key] in landed:
-                raise Violation(f"row {row} is inserted twice")
-            landed[row[key]] = row
+        """Compare the folded files with the source. Raises Violation, or what `folded` raises."""
+        landed = folded(self._zone, "t", *table.schema.key_columns)
         if _plain(landed.values()) != _plain(self._source.rows):
             raise Violation(f"landed {_plain(landed.values())}, the source has {_plain(self._source.rows)}")
 

@@ -13,12 +13,12 @@ from app.staging.connection.schema_revision import migrate, require_migrated
 from app.staging.ledger.leases import claim_table
 from app.staging.tables.status import count_tables
 from mirrorgate.errors import InvariantBroken
-from tests.support.gateway_parts import current, stage_keys
+from tests.support.gateway_parts import current, stage_keys, staged_ids
 from tests.support.postgres import sql
 from tests.support.postgres.backup import dump, restore
 from tests.support.postgres.databases import create_database, database_in
 from tests.support.postgres.ledger import Owned, owned_table, plan, publish, publish_all
-from tests.support.postgres.retention import AT_ONCE, kept_keys, partition_states, partitions_of_payloads, purge
+from tests.support.postgres.retention import AT_ONCE, partition_states, partitions_of_payloads, purge
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_restored_database_is_the_dumped_one(
     assert current(restored, "t") == replace(current(engine, "t"), database_run=of_this_run)
     assert partitions_of_payloads(restored) == partitions_of_payloads(engine)
     assert partition_states(restored) == partition_states(engine)
-    assert kept_keys(restored, owned.table) == [2, 3, 4, 5]
+    assert staged_ids(restored, owned.table) == [2, 3, 4, 5]
     with engine.begin() as one, restored.begin() as two:
         assert installation_id(one) == installation_id(two)
         here, there = (count_tables(connection, [owned.table.table_id]) for connection in (one, two))
@@ -78,7 +78,7 @@ def test_staging_publishing_and_retention_go_on_in_a_restored_database(restored:
     stage_keys(restored, current(restored, "t"), [7])
     report = purge(restored, AT_ONCE)
     assert (report.dropped_partitions, report.moved_payloads) == (1, 1)
-    assert kept_keys(restored, owned.table, first=7) == [7]
+    assert staged_ids(restored, owned.table, first=7) == [7]
 
 
 def test_the_rules_of_the_database_come_back_with_it(engine: sa.Engine, restored: sa.Engine) -> None:

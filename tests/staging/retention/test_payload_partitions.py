@@ -16,14 +16,13 @@ from app.staging.retention import rounds as retention
 from app.staging.retention.payload_partitions import find_partitions
 from app.staging.retention.rounds import run_retention
 from tests.staging.connection.test_query_plans import explained
-from tests.support.gateway_parts import registered, stage_keys
+from tests.support.gateway_parts import registered, stage_keys, staged_ids
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import owned_table, plan, publish, publish_all
 from tests.support.postgres.retention import (
     AT_ONCE,
     WEEK,
     count,
-    kept_keys,
     partition_states,
     partitions_of_payloads,
     purge,
@@ -60,7 +59,7 @@ def test_a_partition_is_closed_when_it_is_a_seventh_of_the_period_old_and_droppe
     assert list(partition_states(engine).values()) == ["closed", "open", "ahead"]
     closed_since(engine, 6.99)
     purge(engine, WEEK)
-    assert kept_keys(engine, owned.table) == [1]
+    assert staged_ids(engine, owned.table) == [1]
     closed_since(engine, 7.01)
     assert purge(engine, WEEK).dropped_partitions == 1
     assert list(partition_states(engine).values()) == ["open", "ahead"]
@@ -143,7 +142,7 @@ def test_a_round_that_died_at_any_step_is_completed_by_the_next(
         with pytest.raises(Died):
             run_retention(engine, AT_ONCE)
     purge(engine)
-    assert kept_keys(engine, owned.table, first=4) == [4]
+    assert staged_ids(engine, owned.table, first=4) == [4]
     assert (count(engine, "staged_blocks"), count(engine, "landing_files")) == (1, 2)
     assert list(partition_states(engine).values()) == ["open", "ahead"]
     assert tables_of_partitions(engine) == sorted(partition_states(engine))
@@ -163,12 +162,12 @@ def test_staging_and_reading_go_on_while_an_old_transaction_keeps_a_partition_fr
         assert purge(engine, NO_PATIENCE).dropped_partitions == 0
         assert "detaching" in partition_states(engine).values()
         stage_keys(engine, owned.table, [3])
-        assert kept_keys(engine, owned.table, first=2) == [2, 3]
+        assert staged_ids(engine, owned.table, first=2) == [2, 3]
         assert purge(engine, NO_PATIENCE).dropped_partitions == 0
         stage_keys(engine, owned.table, [4])
     assert purge(engine).dropped_partitions >= 1
     assert "detaching" not in partition_states(engine).values()
-    assert kept_keys(engine, owned.table, first=2) == [2, 3, 4]
+    assert staged_ids(engine, owned.table, first=2) == [2, 3, 4]
 
 
 def test_a_payload_that_comes_to_be_needed_while_its_partition_goes_is_rescued(
@@ -189,7 +188,7 @@ def test_a_payload_that_comes_to_be_needed_while_its_partition_goes_is_rescued(
     monkeypatch.setattr(retention, "detach", staged_late)
     report = purge(engine)
     assert (report.dropped_partitions, report.moved_payloads) == (1, 1)
-    assert kept_keys(engine, owned.table, first=2) == [2]
+    assert staged_ids(engine, owned.table, first=2) == [2]
     assert list(partitions_of_payloads(engine)) == [2]
 
 
@@ -223,7 +222,7 @@ def test_many_rounds_beside_a_busy_writer_lose_nothing(engine: sa.Engine) -> Non
     stop.set()
     thread.join()
     through = sql.value(engine, "SELECT published_through FROM mirrorgate.table_counters")
-    assert kept_keys(engine, owned.table, first=through + 1) == list(range(through, 60))
+    assert staged_ids(engine, owned.table, first=through + 1) == list(range(through, 60))
     assert sum(report.dropped_partitions for report in rounds) > 1
 
 

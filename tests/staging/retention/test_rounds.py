@@ -13,14 +13,13 @@ from app.staging.ledger.leases import check_epoch
 from app.staging.tables.operations import begin_drop, finish_drop, request_repair, set_publishing
 from app.staging.tables.status import TableCounts, count_tables
 from mirrorgate.errors import InvariantBroken
-from tests.support.gateway_parts import current, registered, stage_keys
+from tests.support.gateway_parts import current, registered, stage_keys, staged_ids
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import Owned, claim, owned_table, plan, publish, publish_all
 from tests.support.postgres.retention import (
     AT_ONCE,
     WEEK,
     count,
-    kept_keys,
     partition_states,
     partitions_of_payloads,
     purge,
@@ -76,7 +75,7 @@ def test_what_is_not_published_moves_on_and_is_published_later(engine: sa.Engine
     assert purge(engine).moved_payloads == 2
     assert set(partitions_of_payloads(engine)) == {2, 3}
     assert purge(engine).moved_payloads == 2
-    assert kept_keys(engine, owned.table, first=2) == [2, 3]
+    assert staged_ids(engine, owned.table, first=2) == [2, 3]
     assert (counts_of(engine, owned).staged_batches, counts_of(engine, owned).pending_batches) == (3, 2)
     for file in rest:
         publish(engine, owned, file)
@@ -101,7 +100,7 @@ def test_a_table_that_does_not_publish_loses_nothing_and_holds_no_partition_back
     report = purge(engine)
     assert (report.dropped_partitions, report.moved_payloads) == (1, 2)
     assert before not in partition_states(engine)
-    assert kept_keys(engine, stopped) == [7, 8, 9]
+    assert staged_ids(engine, stopped) == [7, 8, 9]
 
 
 def test_a_partition_is_moved_in_pieces(engine: sa.Engine) -> None:
@@ -109,7 +108,7 @@ def test_a_partition_is_moved_in_pieces(engine: sa.Engine) -> None:
     with sql.counted(engine, "WITH needed") as moves:
         assert purge(engine, replace(AT_ONCE, chunk_bytes=1)).moved_payloads == 6
     assert len(moves) == 6 + 1
-    assert kept_keys(engine, owned.table) == list(range(6))
+    assert staged_ids(engine, owned.table) == list(range(6))
 
 
 def test_history_is_deleted_in_pieces(engine: sa.Engine) -> None:
@@ -164,7 +163,7 @@ def test_what_an_ended_generation_left_is_purged_published_or_not(engine: sa.Eng
     recreate(engine, owned)
     stage_keys(engine, current(engine, "t"), [5])
     assert purge(engine).moved_payloads == 1
-    assert kept_keys(engine, current(engine, "t")) == [5]
+    assert staged_ids(engine, current(engine, "t")) == [5]
     assert (count(engine, "block_payloads"), count(engine, "staged_blocks")) == (1, 1)
     old = [batch(engine, owned, sequence) for sequence in (1, 2)]
     assert [status.state if status else None for status in old] == ["published", "pending"]
@@ -204,7 +203,7 @@ def test_the_payloads_of_a_file_to_be_repaired_are_kept(engine: sa.Engine) -> No
     sql.call(engine, request_repair, T, Generation(1), FileNumber(2), "operator")
     assert purge(engine).moved_payloads == 1
     assert list(partitions_of_payloads(engine)) == [2]
-    assert kept_keys(engine, owned.table, first=2, last=2) == [2]
+    assert staged_ids(engine, owned.table, first=2, last=2) == [2]
 
 
 def test_a_table_can_be_resumed_after_its_payloads_were_moved(engine: sa.Engine) -> None:
@@ -214,7 +213,7 @@ def test_a_table_can_be_resumed_after_its_payloads_were_moved(engine: sa.Engine)
     purge(engine)
     sql.call(engine, set_publishing, T, Generation(1), TableState.ACTIVE, "operator")
     publish_all(engine, owned)
-    assert kept_keys(engine, owned.table) == [1, 2]
+    assert staged_ids(engine, owned.table) == [1, 2]
 
 
 def test_a_dropped_table_keeps_its_counters_and_lease_only_until_its_blocks_are_purged(engine: sa.Engine) -> None:

@@ -4,30 +4,23 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from app.fabric import FabricClient, open_fabric
-from app.fabric.transport import Clock
+from app.fabric import FabricClient, open_fabric, transport
 from app.settings import Settings
 from mirrorgate_zone.emulator.fabric_api import FabricService
 from mirrorgate_zone.emulator.onelake import ITEM, OneLake, Trust
 from mirrorgate_zone.emulator.onelake import served as onelake_served
 from tests.support.fabric.endpoint import Fabric, served
+from tests.support.waiting import Clock
 
 OpenClient = Callable[..., FabricClient]
 
 
-class FastClock:
-    """Passes without waiting; `slept` has what the waiting would have been."""
-
-    def __init__(self) -> None:
-        self.time, self.slept = 0.0, [0.0][:0]
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.time += seconds
+class FastClock(Clock):
+    """Passes without waiting."""
 
     @property
-    def clock(self) -> Clock:
-        return Clock(lambda: self.time, self.sleep)
+    def clock(self) -> transport.Clock:
+        return transport.Clock(self, self.sleep)
 
 
 @pytest.fixture

@@ -3,13 +3,12 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, Never
+from typing import Final
 
 from app.domain.model.names import SourceName
 from app.domain.model.projection import AuditColumns
-from app.domain.model.table import Generation, Table, TableId, TableState, with_landing
+from app.domain.model.table import Table, with_landing
 from app.domain.model.table_options import BinaryEncoding, PartialUpdates, TableOptions
-from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.landing_rows import LandingRows, landing_rows
 from app.domain.rows.row_rules import RowRules
 from app.formats.replicate.columnar_images import ImageReader
@@ -21,6 +20,7 @@ from app.ingest.table_cache import TableCache
 from tests.support.forms.form import NAME, Events, Form, schema
 from tests.support.forms.replicate import SCHEMA_ID, described
 from tests.support.forms.source_histories import SourceTable
+from tests.support.samples.schemas import active_table, no_database
 
 _FULL: Final = TableOptions(
     audit_columns=AuditColumns("operation of it", "time of it", "position of it"), binary_encoding=BinaryEncoding.HEX
@@ -36,8 +36,7 @@ def check_paths_agree(form: Form, table: SourceTable, events: Events, options: T
     if form.request is None:
         return False
     options = options or (_PARTIAL if form.is_partial else _FULL)
-    place = (TableId(1), NAME, Generation(1), TableState.ACTIVE, SchemaVersion(1))
-    known = Table(*place, with_landing(schema(table), options), options)
+    known = active_table(with_landing(schema(table), options), options, NAME)
     cache = _cache(table, known)
     body = form.write(table, events)
     [outcome] = read_together([form.request(body)], cache)
@@ -60,7 +59,7 @@ def _kept(rows: LandingRows) -> tuple[Sequence[bytes], Sequence[bytes | None]] |
 def _cache(table: SourceTable, known: Table) -> TableCache:
     """Return a cache of the table, by all of its names and with its source as Replicate described it."""
     names = (SourceName.address(NAME), SourceName.of(None, NAME.schema, NAME.table))
-    cache = TableCache(_no_database, {name.key: known for name in names})
+    cache = TableCache(no_database, {name.key: known for name in names})
     [entry] = decode_replicate(json.dumps([described(table)]).encode()).metadata
     version = SourceVersion.of(entry)
     cache.described[SCHEMA_ID] = frozenset({str(NAME)})
@@ -70,7 +69,3 @@ def _cache(table: SourceTable, known: Table) -> TableCache:
         reader = None
     SourceCache(cache).keep(CachedSource(known, version, reader))
     return cache
-
-
-def _no_database() -> Never:
-    raise AssertionError("no query is needed: the table is cached")

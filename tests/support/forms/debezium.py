@@ -12,9 +12,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from app.domain.model.change import Change
-from app.domain.model.table import Generation, Table, TableId, TableState
 from app.domain.model.table_options import BinaryEncoding, TableOptions, TimestampUnit
-from app.domain.model.table_schema import SchemaVersion
 from app.formats.debezium.messages import RecordReader
 from app.formats.debezium.records import decode_debezium
 from app.formats.debezium.values import DEFAULT_PLACEHOLDER, PLAIN_READING, DebeziumReading
@@ -23,6 +21,7 @@ from app.ingest.readers import DebeziumJson
 from tests.support.forms.form import ANYONE, NAME, Events, Form, key_columns, schema, split_key_changes
 from tests.support.forms.source_histories import Event, Row, SourceTable
 from tests.support.samples.debezium import Field, Message, event, flat_with_schema, key_with_schema, keyed, with_schema
+from tests.support.samples.schemas import active_table
 
 _FIELDS: Final[Mapping[str, Field]] = {
     "boolean": "boolean",
@@ -145,8 +144,7 @@ def _form(
         return json.dumps(written, separators=(",", ":")).encode()
 
     def read(table: SourceTable, body: bytes) -> Sequence[Change]:
-        place = (TableId(1), NAME, Generation(1), TableState.ACTIVE, SchemaVersion(1))
-        reader = RecordReader(Table(*place, schema(table), OPTIONS), reading)
+        reader = RecordReader(active_table(schema(table), OPTIONS, NAME), reading)
         return [reader.change(record) for record in decode_debezium(body, reading).records]
 
     def request(body: bytes) -> Asked[ColumnarBody]:

@@ -5,10 +5,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from tests.support.http.stand_in import StandIn, serving
 
 
 @dataclass
@@ -52,26 +53,16 @@ def collector() -> Iterator[Collector]:
     """Run a collector on a free loopback port."""
     found = Collector()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+    class Handler(StandIn):
+        def respond(self) -> None:
+            body = self.body()
             assert self.path == "/v1/traces"
             found.take(gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body)
             found.answering.wait()
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            self.answer(200, b"")
 
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        found.address = f"http://127.0.0.1:{server.server_port}"
+    with serving(Handler) as found.address:
         try:
             yield found
         finally:
             found.answering.set()
-            server.shutdown()
-            thread.join()

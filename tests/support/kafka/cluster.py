@@ -60,15 +60,6 @@ class MockCluster:
         """Let a stopped broker accept connections again."""
         self._checked(self._library.rd_kafka_mock_broker_set_up(self._cluster, broker))
 
-    def slow_broker(self, milliseconds: int, broker: int = ALL_BROKERS) -> None:
-        """Delay each answer of a broker."""
-        self._checked(self._library.rd_kafka_mock_broker_set_rtt(self._cluster, broker, milliseconds))
-
-    def move_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Make another broker the leader of the partition, or none with -1."""
-        call = self._library.rd_kafka_mock_partition_set_leader
-        self._checked(call(self._cluster, topic.encode(), partition, broker))
-
     def fail_requests(self, api_key: int, errors: Sequence[int]) -> None:
         """Answer the next requests of this kind (1 is Fetch, 8 OffsetCommit) with these codes of `KafkaError`."""
         array = (ctypes.c_int * len(errors))(*errors)

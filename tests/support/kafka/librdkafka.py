@@ -28,10 +28,8 @@ _SIGNATURES: Final = {
     "rd_kafka_mock_topic_create": (ctypes.c_int, (_HANDLE, _TEXT, ctypes.c_int, ctypes.c_int)),
     "rd_kafka_mock_topic_delete": (ctypes.c_int, (_HANDLE, _TEXT)),
     "rd_kafka_mock_partition_delete_records": (ctypes.c_int, (_HANDLE, _TEXT, ctypes.c_int32, ctypes.c_int64)),
-    "rd_kafka_mock_partition_set_leader": (ctypes.c_int, (_HANDLE, _TEXT, ctypes.c_int32, _BROKERS)),
     "rd_kafka_mock_broker_set_down": (ctypes.c_int, (_HANDLE, _BROKERS)),
     "rd_kafka_mock_broker_set_up": (ctypes.c_int, (_HANDLE, _BROKERS)),
-    "rd_kafka_mock_broker_set_rtt": (ctypes.c_int, (_HANDLE, _BROKERS, ctypes.c_int)),
     "rd_kafka_mock_push_request_errors_array": (
         None,
         (_HANDLE, ctypes.c_int16, ctypes.c_size_t, ctypes.POINTER(ctypes.c_int)),

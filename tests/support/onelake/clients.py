@@ -1,7 +1,7 @@
 """The real SDK with production addresses, connected to the endpoint."""
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -14,6 +14,7 @@ from app.landing.adls.retries import Retries
 from app.landing.adls.zone import AdlsZone
 from app.landing.open_zone import ZoneAddress
 from mirrorgate_zone.emulator.onelake import TOKEN, OneLake, Trust
+from tests.support.waiting import Clock
 
 
 @dataclass(frozen=True)
@@ -45,22 +46,14 @@ def file_system(endpoint: OneLake, trust: Trust, *, credential: Any = None, **op
     return service.get_file_system_client(endpoint.workspace[0])
 
 
-@dataclass
-class FakeTime:
+class FakeTime(Clock):
     """A clock that only sleeping moves."""
 
-    now: float = 0.0
-    slept: list[float] = field(default_factory=list)
-
-    def clock(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.now += seconds
+    def __init__(self) -> None:
+        super().__init__(0.0)
 
     def retries(self, seconds: float = 60.0) -> Retries:
-        return Retries(seconds, clock=self.clock, sleep=self.sleep, chance=lambda: 0.5)
+        return Retries(seconds, clock=self, sleep=self.sleep, chance=lambda: 0.5)
 
 
 def onelake_address(endpoint: OneLake, trust: Trust, **options: Any) -> ZoneAddress:

@@ -4,10 +4,6 @@ from dataclasses import replace
 
 import sqlalchemy as sa
 
-from app.domain.arrow import decode_payload, payload_digest
-from app.domain.model.landing_file import BatchRange
-from app.domain.model.table import BatchSequence, Table
-from app.staging.batches.staged_blocks import read_payloads
 from app.staging.retention.payload_partitions import find_partitions
 from app.staging.retention.rounds import RetentionLimits, RetentionReport, run_retention
 from tests.support.postgres import sql
@@ -41,15 +37,6 @@ def partitions_of_payloads(engine: sa.Engine) -> dict[int, int]:
     )
     assert facts == stored, "the facts say where the payloads are"
     return dict(stored)
-
-
-def kept_keys(engine: sa.Engine, table: Table, first: int = 1, last: int = 10**9) -> list[int]:
-    """Return the `id` values of the staged payloads of these batches, in order; each is checked against its digest."""
-    whole = BatchRange(BatchSequence(first), BatchSequence(last))
-    blocks = list(read_payloads(engine, table.table_id, table.generation, whole, slice_bytes=2**20))
-    assert all(payload_digest(payload) == digest for digest, payload in blocks)
-    schema = table.schema.arrow
-    return [key for _, payload in blocks for key in decode_payload(payload, schema).column("id").to_pylist()]
 
 
 def count(engine: sa.Engine, table: str) -> int:

@@ -1,8 +1,12 @@
-"""Table schemas in one line."""
+"""Table schemas in one line, and tables that no database has."""
 
 from collections.abc import Iterable, Mapping
+from typing import Never
 
-from app.domain.model.table_schema import Column, ColumnType, TableSchema
+from app.domain.model.names import TableName
+from app.domain.model.table import Generation, Table, TableId, TableState
+from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
+from app.domain.model.table_schema import Column, ColumnType, SchemaVersion, TableSchema
 
 
 def schema_of(columns: Mapping[str, str], keys: Iterable[str] = (), required: Iterable[str] = ()) -> TableSchema:
@@ -12,3 +16,16 @@ def schema_of(columns: Mapping[str, str], keys: Iterable[str] = (), required: It
         tuple(Column(name, ColumnType.parse(text), name not in not_null) for name, text in columns.items()),
         tuple(keys),
     )
+
+
+def active_table(
+    schema: TableSchema, options: TableOptions = DEFAULT_OPTIONS, name: str | TableName = "t", number: int = 1
+) -> Table:
+    """Return an active table in its first generation, with the first version of a schema."""
+    known = TableName.parse(name) if isinstance(name, str) else name
+    return Table(TableId(number), known, Generation(1), TableState.ACTIVE, SchemaVersion(1), schema, options)
+
+
+def no_database() -> Never:
+    """Fail as the connections of a cache that has all tables."""
+    raise AssertionError("no query is needed: all tables are cached")
