@@ -8,7 +8,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Final
 
-import app.cli.main  # noqa: F401  # all are imported before a fork
+import app.cli.main  # noqa: F401  # imported before a fork
+import mirrorgate_bridge.kafka.bridge
+import mirrorgate_bridge.kafka.registry  # noqa: F401  # imported before a fork
 from mirrorgate.cli.__main__ import main
 from tests.support.processes import forked, preload
 
