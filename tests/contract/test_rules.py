@@ -28,33 +28,15 @@ SCHEMAS: dict[str, Schema] = CONTRACT["components"]["schemas"]
 each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=str)
 
 
-def used_in_requests() -> set[str]:
-    """Return the names of schemas that a caller writes, directly or by reference."""
-    found: set[str] = set()
-    new = {name for operation in OPERATIONS for name in references(operation.bodies)}
-    while new:
-        found |= new
-        new = {name for full in new for name in references(SCHEMAS[full.partition("/")[2]])} - found
-    return {name.partition("/")[2] for name in found}
-
-
 def test_operation_ids_are_unique_method_names() -> None:
     ids = [str(operation) for operation in OPERATIONS]
     assert len(set(ids)) == len(ids)
     assert [name for name in ids if not re.fullmatch(r"[a-z]+(_[a-z]+)+", name)] == []
 
 
-@each_operation
-def test_every_answer_says_what_it_has(operation: Operation) -> None:
-    for status, answer in operation.responses.items():
-        assert answer["description"] != "Successful Response", status
-        assert len(answer["description"]) < 120, status
-
-
 def test_the_answers_of_changes_have_examples_and_rows_need_their_table() -> None:
     for model in ("AcceptedModel", "DryRunModel", "ProducerModel", "BatchModel", "ProblemModel"):
-        for example in SCHEMAS[model]["examples"]:
-            assert [*validator(CONTRACT, SCHEMAS[model]).iter_errors(example)] == []
+        assert SCHEMAS[model]["examples"], "which test_the_examples_of_a_component_fit_it checks"
     for operation in OPERATIONS:
         if str(operation) in ("post_rows", "post_arrow_rows"):
             [table] = [parameter for parameter in operation.parameters if parameter["name"] == "table"]
@@ -101,10 +83,9 @@ def test_an_operation_has_a_summary_that_fits_a_line(operation: Operation) -> No
 
 
 @each_operation
-def test_a_parameter_is_described_plain_and_never_has_a_default(operation: Operation) -> None:
+def test_a_parameter_never_has_a_default_or_null(operation: Operation) -> None:
     """Generated clients send defaults, and take null for a value of its own."""
     for parameter in operation.parameters:
-        assert parameter["description"], parameter["name"]
         assert "default" not in parameter["schema"], parameter["name"]
         assert "null" not in repr(parameter["schema"]), parameter["name"]
         if parameter["in"] == "path" and parameter["schema"].get("type") != "integer":
@@ -123,7 +104,7 @@ def test_an_operation_documents_its_success_and_its_rejections_as_problems(opera
     if any(parameter["in"] == "path" for parameter in operation.parameters):
         assert "404" in statuses
     for status, response in operation.responses.items():
-        assert response["description"], status
+        assert 0 < len(response["description"]) < 120, status
         if status.startswith("4"):
             assert response["content"] == {PROBLEM: {"schema": {"$ref": "#/components/schemas/ProblemModel"}}}, status
 
@@ -168,12 +149,6 @@ def test_a_component_is_named_described_and_holds_no_anonymous_object(name: str)
         assert "default" not in inner, f"{place}: a client takes it for a value that is always there"
         assert inner.get("required", []) == [] or inner.keys() >= {"properties"}, place
         assert set(inner.get("required", [])) <= set(inner.get("properties", {})), place
-
-
-@pytest.mark.parametrize("name", sorted(used_in_requests()))
-def test_every_property_that_a_caller_writes_is_described(name: str) -> None:
-    for member, schema in SCHEMAS[name].get("properties", {}).items():
-        assert schema.get("description"), member
 
 
 def test_every_component_is_used() -> None:

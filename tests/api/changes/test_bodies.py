@@ -133,13 +133,6 @@ def test_a_body_of_exactly_the_limit_is_read(orders: Gateway, compress: Callable
     assert orders.post(PATH, content=content, headers={"Content-Encoding": encoding}).status_code == 202
 
 
-def test_a_large_body_is_not_read_for_a_caller_without_a_key(anonymous: Gateway) -> None:
-    response = anonymous.put(
-        "/v1/tables/t", content=chunks(b" " * (2**20 + 10_000)), headers={"Content-Type": "application/json"}
-    )
-    problem(response, 401, "unauthenticated")
-
-
 @pytest.mark.parametrize(
     ("path", "type_", "parameters"),
     [

@@ -17,16 +17,14 @@ from hypothesis import strategies as st
 from mirrorgate import (
     Accepted,
     BufferLimits,
-    ChangeWriter,
-    GatewayClient,
     ProducerConflict,
     RejectedByGateway,
     RejectedRow,
     RowsRejected,
 )
 from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
-from tests.api.calls import ADMIN_KEY, Gateway, insert
-from tests.api.client.writers import SMALL, Writing, writing
+from tests.api.calls import Gateway, insert
+from tests.api.client.writers import Writing, writing
 from tests.api.commands import keys
 from tests.support.http.faulty_proxy import Fault, FaultyProxy, faulty_proxy
 from tests.support.http.holding_proxy import Held, holding_proxy
@@ -177,10 +175,7 @@ def test_a_gateway_that_stays_away_is_given_up_and_the_rows_are_counted(table: s
     with faulty_proxy("http://127.0.0.1:9") as gone:
         url = gone.url
     writers = []
-    with (
-        pytest.raises(TemporarilyUnavailable),
-        writing(kind, url, table=table, give_up_after=0) as writer,
-    ):
+    with pytest.raises(TemporarilyUnavailable), writing(kind, url, table=table, give_up_after=0) as writer:
         writers.append(writer)
         writer.write({"id": 1})
         writer.flush()
@@ -254,16 +249,14 @@ def test_an_interrupted_program_ends_without_sending(writers: Writers) -> None:
     assert writer.unsent == 1
 
 
-def test_write_waits_for_room_while_the_gateway_is_busy(table: str, api_address: str, api_engine: sa.Engine) -> None:
+@pytest.mark.usefixtures("table")
+def test_write_waits_for_room_while_the_gateway_is_busy(gateway: Gateway) -> None:
     limits = BufferLimits(request_rows=2, max_age=0.0, buffer_bytes=2_000)
     written: list[int] = []
-    with holding_proxy(api_address, 1, Held.IN_FLIGHT) as slow:
+    with holding_proxy(gateway.address, 1, Held.IN_FLIGHT) as slow:
 
         def write_all() -> None:
-            with (
-                GatewayClient(slow.url, ADMIN_KEY) as client,
-                ChangeWriter[dict[str, Any]](client, table=table, limits=limits) as writer,
-            ):
+            with writing("sync", slow.url, table="t", limits=limits) as writer:
                 for number in range(50):
                     writer.write({"id": number})
                     written.append(number)
@@ -276,16 +269,12 @@ def test_write_waits_for_room_while_the_gateway_is_busy(table: str, api_address:
         assert len(written) < 2_000 // 200
         slow.release.set()
         program.join(30)
-    assert keys(api_engine) == list(range(50))
+    assert keys(gateway.engine) == list(range(50))
 
 
-def test_rows_of_several_threads_land_once_each_thread_in_its_order(
-    table: str, api_address: str, api_engine: sa.Engine
-) -> None:
-    with (
-        GatewayClient(api_address, ADMIN_KEY) as client,
-        ChangeWriter[dict[str, Any]](client, table=table, limits=SMALL) as writer,
-    ):
+@pytest.mark.usefixtures("table")
+def test_rows_of_several_threads_land_once_each_thread_in_its_order(gateway: Gateway) -> None:
+    with writing("sync", gateway.address, table="t") as writer:
         threads = [
             threading.Thread(target=lambda of=of: [writer.write({"id": of * 100 + n}) for n in range(20)])  # type: ignore[misc]  # the default binds the loop's variable
             for of in range(3)
@@ -294,26 +283,24 @@ def test_rows_of_several_threads_land_once_each_thread_in_its_order(
             thread.start()
         for thread in threads:
             thread.join()
-    landed = keys(api_engine)
+    landed = keys(gateway.engine)
     for of in range(3):
         assert [key for key in landed if key // 100 == of] == list(range(of * 100, of * 100 + 20))
 
 
-def test_a_rejected_row_can_be_written_again_corrected(table: str, api_address: str, api_engine: sa.Engine) -> None:
-    with GatewayClient(api_address, ADMIN_KEY) as client:
+@pytest.mark.usefixtures("table")
+def test_a_rejected_row_can_be_written_again_corrected(gateway: Gateway) -> None:
+    def correct(row: RejectedRow) -> None:
+        writer.write({"id": row.handle})
 
-        def correct(row: RejectedRow) -> None:
-            writer.write({"id": row.handle})
-
-        with ChangeWriter[dict[str, Any]](client, table=table, on_rejected=correct) as writer:
-            writer.write({"id": "one"}, handle=1)
-            writer.write({"id": 2})
-    assert sorted(keys(api_engine)) == [1, 2]
+    with writing("sync", gateway.address, table="t", on_rejected=correct) as writer:
+        writer.write({"id": "one"}, handle=1)
+        writer.write({"id": 2})
+    assert sorted(keys(gateway.engine)) == [1, 2]
 
 
-def test_a_row_that_is_written_during_the_end_is_rejected_or_lands(
-    table: str, api_address: str, api_engine: sa.Engine
-) -> None:
+@pytest.mark.usefixtures("table")
+def test_a_row_that_is_written_during_the_end_is_rejected_or_lands(gateway: Gateway) -> None:
     written: list[int] = []
 
     def write_until_the_end() -> None:
@@ -322,20 +309,17 @@ def test_a_row_that_is_written_during_the_end_is_rejected_or_lands(
                 writer.write({"id": len(written)})
                 written.append(len(written))
 
-    with GatewayClient(api_address, ADMIN_KEY) as client:
-        with ChangeWriter[dict[str, Any]](client, table=table) as writer:
-            other = threading.Thread(target=write_until_the_end)
-            other.start()
-            wait_until(lambda: len(written) > 10, within=30, what="rows are written")
-        other.join(30)
-    assert keys(api_engine) == written
+    with writing("sync", gateway.address, table="t", limits=BufferLimits()) as writer:
+        other = threading.Thread(target=write_until_the_end)
+        other.start()
+        wait_until(lambda: len(written) > 10, within=30, what="rows are written")
+    other.join(30)
+    assert keys(gateway.engine) == written
 
 
-def test_a_forked_process_is_told_to_open_its_own_writer(table: str, api_address: str) -> None:
-    with (
-        GatewayClient(api_address, ADMIN_KEY) as client,
-        ChangeWriter[dict[str, Any]](client, table=table) as writer,
-    ):
+@pytest.mark.usefixtures("table")
+def test_a_forked_process_is_told_to_open_its_own_writer(gateway: Gateway) -> None:
+    with writing("sync", gateway.address, table="t") as writer:
 
         def child() -> None:
             try:
@@ -351,5 +335,5 @@ def test_a_forked_process_is_told_to_open_its_own_writer(table: str, api_address
 
 
 def test_a_writer_of_rows_needs_a_table(api_address: str) -> None:
-    with GatewayClient(api_address, ADMIN_KEY) as client, pytest.raises(RejectedInput, match="needs a table"):
-        ChangeWriter[dict[str, Any]](client)
+    with pytest.raises(RejectedInput, match="needs a table"), writing("sync", api_address):
+        pass

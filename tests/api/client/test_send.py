@@ -19,8 +19,9 @@ Send = Callable[..., Ended]
 
 
 @pytest.fixture
-def send(terminal: Terminal, tmp_path: Path) -> Send:
-    """Run the command on a file with this content."""
+def send(terminal: Terminal, gateway: Gateway, tmp_path: Path) -> Send:
+    """Run the command on a file with this content; a table `t` is registered."""
+    gateway.register("t", {"id": "int64", "note": "string"}, ["id"]).raise_for_status()
 
     def run(content: bytes, *options: object) -> Ended:
         file = tmp_path / "changes"
@@ -36,7 +37,6 @@ def send(terminal: Terminal, tmp_path: Path) -> Send:
     ids=["lines", "array", "objects"],
 )
 def test_a_file_above_the_body_limit_is_sent_in_order(gateway: Gateway, send: Send, content: bytes) -> None:
-    gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
     assert len(content) > MAX_BODY_BYTES
     ended = send(content, "--format", "arcion", "--max-bytes", 30_000, "--json")
     assert (ended.status, ended.errors) == (0, "")
@@ -51,7 +51,6 @@ def test_a_file_above_the_body_limit_is_sent_in_order(gateway: Gateway, send: Se
 def test_a_csv_file_above_the_body_limit_keeps_line_ends_within_quotes(
     gateway: Gateway, send: Send, declared: tuple[str, ...]
 ) -> None:
-    gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
     rows = [(key, f'"{key}",\r\n\n' + "é" * 50) for key in range(1_000)]
     written = io.StringIO()
     csv.writer(written).writerows([*([("id", "note")] if declared == ("--header",) else []), *rows])
@@ -73,11 +72,11 @@ def test_a_file_of_plain_rows_is_sent_with_the_operation_of_its_rows(
     content = written.getvalue() if source_format == "rows-csv" else "\n".join(map(json.dumps, [*rows[1:], rows[0]]))
     signs = ("--delimiter", ";") if source_format == "rows-csv" else ()
     ended = send(
-        content.encode(), "--format", source_format, "--table", "t", "--op", "insert", "--batch", 7, *signs, *declared
+        content.encode(), "--format", source_format, "--table", "new", "--op", "insert", "--batch", 7, *signs, *declared
     )
     assert (ended.status, ended.errors) == (0, "")
     assert ended.output.startswith("accepted: 20 changes in 3 requests")
-    assert staged(gateway.engine, "t") == [tuple(row.values()) for row in [*rows[1:], rows[0]]]
+    assert staged(gateway.engine, "new") == [tuple(row.values()) for row in [*rows[1:], rows[0]]]
 
 
 def test_messages_of_a_custom_format_are_sent_by_their_layout(gateway: Gateway, send: Send) -> None:
@@ -109,7 +108,6 @@ def test_metadata_comes_before_the_data_that_needs_it(gateway: Gateway, send: Se
 def test_a_rejection_names_the_message_in_the_file_and_the_rest_can_be_sent_after_a_mend(
     gateway: Gateway, send: Send
 ) -> None:
-    gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
     wrong, mended = (b"\n".join(lines(25, **changed)) for changed in ({"_17": "x", "_18": "y"}, {}))
     options = ("--format", "arcion", "--batch", 10)
     ended = send(wrong, *options)
@@ -131,7 +129,6 @@ def test_a_rejection_names_the_message_in_the_file_and_the_rest_can_be_sent_afte
 
 
 def test_a_rejected_csv_record_is_named_by_its_line_in_the_file(gateway: Gateway, send: Send) -> None:
-    gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
     records = [b'%d,"a\nb"\n' % key for key in range(20)]
     records[15] = b'x,"a\nb"\n'
     ended = send(b"id,note\n" + b"\n" + b"".join(records), *CSV, "--header", "--batch", 6)
@@ -143,7 +140,6 @@ def test_a_rejected_csv_record_is_named_by_its_line_in_the_file(gateway: Gateway
 
 
 def test_a_text_that_is_no_json_is_named_by_its_byte_in_the_file(gateway: Gateway, send: Send) -> None:
-    gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
     before = b"\n".join(lines(20)) + b"\n"
     ended = send(before + b'{"tableName": }\n', "--format", "arcion", "--batch", 3)
     assert ended.status == 1

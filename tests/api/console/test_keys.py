@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.api.calls import ADMIN_KEY, Gateway
+from tests.api.console.conftest import SignIn
 from tests.api.console.plain_browser import Browser, signed_in
 
 PATH = "/console/keys"
@@ -113,41 +114,38 @@ def test_the_name_and_the_limits_of_a_key_are_changed_as_the_api_does(browser: B
     assert browser.submit(f"{PATH}/0000/change").status_code == 404
 
 
-def test_the_own_key_is_marked(browser: Browser, gateway: Gateway) -> None:
-    key = gateway.post("/v1/keys", json={"rights": ["admin"], "tables": ["*"]}).json()["key"]
-    with signed_in(gateway.address, key) as other:
-        assert "yours" in other.page(PATH)
-        assert "You are signed in with this key" in other.page(f"{PATH}/{key.split('_')[1]}")
+def test_the_own_key_is_marked(browser: Browser, gateway: Gateway, sign_in: SignIn) -> None:
+    other = sign_in("admin")
+    [key] = gateway.get("/v1/keys").json()["keys"]
+    assert "yours" in other.page(PATH)
+    assert "You are signed in with this key" in other.page(f"{PATH}/{key['id']}")
     assert "yours" not in browser.page(PATH)
 
 
-def test_only_an_administrator_of_all_tables_gets_in(gateway: Gateway) -> None:
-    made = gateway.post("/v1/keys", json={"rights": ["admin"], "tables": ["sales.*"]}).json()
-    with signed_in(gateway.address, made["key"]) as part:
-        for path in ("", "/new", f"/{made['id']}"):
-            assert part.get(PATH + path).status_code == 403
-        for action in ("new", f"{made['id']}/change", f"{made['id']}/rotate", f"{made['id']}/delete"):
-            fields = {"right-admin": "on", "tables": "*", "overlap": "0", "key_id": made["id"]}
-            assert part.submit(f"{PATH}/{action}", **fields).status_code == 403
+def test_only_an_administrator_of_all_tables_gets_in(gateway: Gateway, sign_in: SignIn) -> None:
+    part = sign_in("admin", tables=["sales.*"])
+    [key] = gateway.get("/v1/keys").json()["keys"]
+    for path in ("", "/new", f"/{key['id']}"):
+        assert part.get(PATH + path).status_code == 403
+    for action in ("new", f"{key['id']}/change", f"{key['id']}/rotate", f"{key['id']}/delete"):
+        fields = {"right-admin": "on", "tables": "*", "overlap": "0", "key_id": key["id"]}
+        assert part.submit(f"{PATH}/{action}", **fields).status_code == 403
     assert len(gateway.get("/v1/keys").json()["keys"]) == 1
 
 
 def test_the_name_of_a_key_is_beside_its_id_on_every_page(gateway: Gateway) -> None:
     wanted = {"name": "ERP <b>", "rights": ["admin"], "tables": ["*"]}
     made = gateway.post("/v1/keys", json=wanted).json()
-    options = {"dead_letters": "accept"}
-    body = {"key_columns": ["id"], "columns": [{"name": "id", "type": "int64"}], "options": options}
     with signed_in(gateway.address, made["key"]) as user, Gateway.at(gateway.address, made["key"]) as client:
-        client.put("/v1/tables/t", json=body).raise_for_status()
+        client.register("t", {"id": "int64"}, ["id"], dead_letters="accept").raise_for_status()
         client.post("/v1/tables/t/pause", params={"generation": 1}).raise_for_status()
         numbered = {"Mirrorgate-Producer": "erp", "Mirrorgate-Producer-Sequence": "1"}
-        query = {"table": "t", "on_reject": "dead_letter"}
-        client.post("/v1/changes/rows", json=[{"id": "x"}], params=query, headers=numbered).raise_for_status()
+        client.body("rows", b'{"id": "x"}', headers=numbered, table="t", on_reject="dead_letter").raise_for_status()
         [letter] = client.get("/v1/tables/t/dead-letters").json()["letters"]
         client.delete(f"/v1/tables/t/dead-letters/{letter['id']}").raise_for_status()
-        paths = ["", f"/{made['id']}"]
         for path in [
-            *(PATH + one for one in paths),
+            PATH,
+            f"{PATH}/{made['id']}",
             "/console",
             "/console/audit",
             "/console/tables/t/events",

@@ -6,6 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.api.calls import Gateway
+from tests.api.console.conftest import SignIn
 from tests.api.console.plain_browser import Browser, check_markup, signed_in
 from tests.support.waiting import wait_until
 
@@ -23,9 +24,7 @@ def send(gateway: Gateway, producer: str, number: int = 1, position: str | None 
     headers = {"Mirrorgate-Producer": producer, "Mirrorgate-Producer-Sequence": str(number)}
     if position is not None:
         headers["Mirrorgate-Producer-Position"] = position
-    gateway.post(
-        "/v1/changes/rows", json=[{"id": number}], params={"table": "shop.items"}, headers=headers
-    ).raise_for_status()
+    gateway.body("rows", b'{"id": %d}' % number, headers=headers, table="shop.items").raise_for_status()
 
 
 def link_of(page: str, rel: str) -> str:
@@ -51,7 +50,9 @@ def test_producers_have_their_last_number_position_and_age(browser: Browser, gat
     assert browser.get("/console/producers", params={"q": "\0"}).status_code == 400
 
 
-def test_a_key_sees_its_own_producers_and_an_administrator_all(browser: Browser, gateway: Gateway) -> None:
+def test_a_key_sees_its_own_producers_and_an_administrator_all(
+    browser: Browser, gateway: Gateway, sign_in: SignIn
+) -> None:
     send(gateway, "of-the-administrator")
     key = gateway.post("/v1/keys", json={"rights": ["ingest"], "tables": ["*"]}).json()["key"]
     with Gateway.at(gateway.address, key) as sender:
@@ -62,10 +63,9 @@ def test_a_key_sees_its_own_producers_and_an_administrator_all(browser: Browser,
         assert "of-the-administrator" not in other.page("/console/producers", key="0", producer="")
     page = browser.page("/console/producers")
     assert ("of-the-key" in page, "of-the-administrator" in page) == (True, True)
-    key = gateway.post("/v1/keys", json={"rights": ["read"], "tables": ["*"]}).json()["key"]
-    with signed_in(gateway.address, key) as reader:
-        assert "/console/producers" not in reader.page("/console")
-        assert reader.get("/console/producers").status_code == 403
+    reader = sign_in("read")
+    assert "/console/producers" not in reader.page("/console")
+    assert reader.get("/console/producers").status_code == 403
 
 
 def test_producers_are_paged_both_ways_in_the_order_of_their_names(browser: Browser, gateway: Gateway) -> None:
@@ -109,11 +109,12 @@ def test_the_audit_is_filtered_by_caller_table_action_and_outcome(browser: Brows
     assert "&lt;b&gt;" in browser.page("/console/audit", subject=HOSTILE)
 
 
-def test_the_audit_needs_the_right_for_all_tables_and_has_pages(browser: Browser, gateway: Gateway) -> None:
-    key = gateway.post("/v1/keys", json={"rights": ["admin"], "tables": ["shop.*"]}).json()["key"]
-    with signed_in(gateway.address, key) as part:
-        assert part.get("/console/audit").status_code == 403
-        assert "/console/audit" not in part.page("/console")
+def test_the_audit_needs_the_right_for_all_tables_and_has_pages(
+    browser: Browser, gateway: Gateway, sign_in: SignIn
+) -> None:
+    part = sign_in("admin", tables=["shop.*"])
+    assert part.get("/console/audit").status_code == 403
+    assert "/console/audit" not in part.page("/console")
     for _ in range(26):
         gateway.post("/v1/tables/shop.items/pause?generation=1").raise_for_status()
         gateway.post("/v1/tables/shop.items/resume?generation=1").raise_for_status()

@@ -14,10 +14,18 @@ from mirrorgate_bridge.objects.settings import BatchSettings
 from tests.api.calls import Gateway
 from tests.api.commands import keys, lines, staged
 from tests.api.objects.bridging import bridge_of, write
+from tests.support.samples.debezium import Field, event, with_schema
 from tests.support.samples.replicate_avro import data_message, metadata_message
 from tests.support.waiting import wait_until
 
 COLUMNS = {"id": "int64", "note": "string"}
+
+
+@pytest.fixture
+def gateway(gateway: Gateway) -> Gateway:
+    """Give a gateway with a table `t`."""
+    gateway.register("t", COLUMNS, ["id"]).raise_for_status()
+    return gateway
 
 
 def rows(first: int, count: int = 2) -> bytes:
@@ -43,7 +51,6 @@ def test_each_object_is_sent_once_in_the_order_of_its_table(gateway: Gateway, tm
 def test_large_objects_are_cut_and_resume_in_their_middle_if_what_was_sent_is_unchanged(
     gateway: Gateway, tmp_path: Path
 ) -> None:
-    gateway.register("t", COLUMNS, ["id"])
     bad = rows(0, 5) + b'{"id": "x", "note": null}\n' + rows(6, 4)
     write(tmp_path, {"1.json": bad, "2.json": rows(10)})
     bridge = bridge_of(gateway.address, tmp_path, "rows", table="t")
@@ -83,9 +90,7 @@ def test_a_stopped_table_holds_up_no_other_and_continues_when_its_object_is_mend
 
 
 def test_dead_letters_keep_rejected_messages_and_the_table_continues(gateway: Gateway, tmp_path: Path) -> None:
-    columns = [{"name": "id", "type": "int64", "nullable": False}, {"name": "note", "type": "string"}]
-    table = {"columns": columns, "key_columns": ["id"], "options": {"dead_letters": "accept"}}
-    gateway.put("/v1/tables/t", json=table).raise_for_status()
+    gateway.put("/v1/tables/t", json={"options": {"dead_letters": "accept"}}).raise_for_status()
     write(tmp_path, {"1": rows(0) + b'{"id": "x", "note": null}\n' + rows(3)})
     bridge = bridge_of(gateway.address, tmp_path, "rows", table="t", on_reject="dead_letter")
     status = bridge.run()["t"]
@@ -94,7 +99,6 @@ def test_dead_letters_keep_rejected_messages_and_the_table_continues(gateway: Ga
 
 @pytest.mark.parametrize("late", ["stop", "report"])
 def test_an_object_behind_the_position_is_told(gateway: Gateway, tmp_path: Path, late: str) -> None:
-    gateway.register("t", COLUMNS, ["id"])
     write(tmp_path, {"b": rows(0), "c": rows(2)})
     bridge = bridge_of(gateway.address, tmp_path, "rows", table="t", late=late)
     bridge.run()
@@ -112,7 +116,6 @@ def test_an_object_behind_the_position_is_told(gateway: Gateway, tmp_path: Path,
 def test_the_order_can_be_that_of_the_times_and_a_rewritten_object_is_a_new_one(
     gateway: Gateway, tmp_path: Path
 ) -> None:
-    gateway.register("t", COLUMNS, ["id"])
     write(tmp_path, {"b": rows(0), "a": rows(2)})
     for time, name in enumerate("ba"):
         os.utime(tmp_path / name, (1000 + time, 1000 + time))
@@ -125,7 +128,6 @@ def test_the_order_can_be_that_of_the_times_and_a_rewritten_object_is_a_new_one(
 
 
 def test_an_object_waits_for_its_marker_and_holds_up_those_after_it(gateway: Gateway, tmp_path: Path) -> None:
-    gateway.register("t", COLUMNS, ["id"])
     write(tmp_path, {"a": rows(0), "b": rows(2), "b.ok": b""})
     bridge = bridge_of(gateway.address, tmp_path, "rows", table="t", done_marker=".ok")
     with bridge.running():
@@ -154,7 +156,6 @@ def test_a_source_that_is_no_folder_is_a_clear_error(api_address: str, tmp_path:
 
 
 def test_arcion_messages_name_their_tables_and_csv_has_its_mode_in_the_path(gateway: Gateway, tmp_path: Path) -> None:
-    gateway.register("t", COLUMNS, ["id"])
     gateway.register("u", COLUMNS, ["id"])
     write(tmp_path / "json", {"1.json.gz": gzip.compress(b"\n".join(lines(3))), "2": b"\n".join(lines(2, 3))})
     bridge_of(gateway.address, tmp_path / "json", "arcion").run()
@@ -164,21 +165,12 @@ def test_arcion_messages_name_their_tables_and_csv_has_its_mode_in_the_path(gate
 
 
 def test_debezium_events_register_the_table_and_are_read_by_path(gateway: Gateway, tmp_path: Path) -> None:
-    row = {"type": "struct", "fields": [{"type": "int64", "optional": False, "field": "id"}]}
-    envelope = {"type": "struct", "fields": [{**row, "field": "before", "optional": True}, {**row, "field": "after"}]}
-    source = {"version": "3.0", "connector": "postgresql", "name": "s", "db": "d", "schema": "sales", "table": "t"}
-    events = [
-        {
-            "schema": envelope,
-            "payload": {"before": None, "after": {"id": number}, "source": source, "op": "c", "ts_ms": 1},
-        }
-        for number in range(3)
-    ]
+    fields: dict[str, Field] = {"id": {"type": "int64", "optional": False}}
+    events = [with_schema(event("c", "sales.t", after={"id": number}), fields) for number in range(3)]
     write(tmp_path, {"sales/t/1.json": b"\n".join(json.dumps(event).encode() for event in events)})
     parameters = {"key_columns": "id"}
-    table = bridge_of(gateway.address, tmp_path, "debezium", "{schema}/{table}/…", parameters=parameters).run()[
-        "sales.t"
-    ]
+    bridge = bridge_of(gateway.address, tmp_path, "debezium", "{schema}/{table}/…", parameters=parameters)
+    table = bridge.run()["sales.t"]
     assert (table.stop, keys(gateway.engine, "sales.t")) == (None, [0, 1, 2])
 
 
