@@ -13,6 +13,7 @@ from mirrorgate.cli import main as cli
 from tests.api.calls import ADMIN_KEY, insert
 from tests.support.cli_output import first_json
 from tests.support.gateway_parts import current
+from tests.support.postgres import sql
 
 
 @dataclass
@@ -57,10 +58,9 @@ def keys(engine: sa.Engine, name: str = "t") -> list[int]:
 def staged(engine: sa.Engine, name: str) -> list[tuple[Any, ...]]:
     """Return the rows of a table as staged, without their markers."""
     table = current(engine, name)
-    with engine.begin() as connection:
-        query = sa.text("SELECT payload FROM mirrorgate.block_payloads WHERE table_id = :id ORDER BY first_sequence")
-        payloads = connection.execute(query, {"id": table.table_id}).scalars().all()
-    batches = [decode_payload(payload, table.schema.arrow) for payload in payloads]
+    query = "SELECT payload FROM mirrorgate.block_payloads WHERE table_id = :id ORDER BY first_sequence"
+    payloads = sql.rows(engine, query, id=table.table_id)
+    batches = [decode_payload(payload, table.schema.arrow) for (payload,) in payloads]
     return [tuple(row.values())[:-1] for batch in batches for row in batch.to_pylist()]
 
 

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from app.domain.model.table import Generation, Table
 from app.staging.images import Backfill, Progress, find_backfill, request_backfill, run_backfill, stop_backfill
 from tests.support.gateway_parts import current
-from tests.support.postgres.ledger import Owned, claim_by, claimed, plan, publish
+from tests.support.postgres.ledger import claimed, owned_now, plan, publish
 from tests.support.postgres.retention import purge
 
 DRAIN: Final = UUID(int=1)
@@ -53,7 +53,7 @@ def backfill_of(engine: sa.Engine, name: str) -> Backfill:
 
 def purge_payloads(engine: sa.Engine, name: str) -> None:
     """Publish all batches of a table, and delete their payloads as retention does."""
-    owned = Owned(current(engine, name), *claim_by(engine, current(engine, name).table_id))
+    owned = owned_now(engine, name)
     for planned in plan(engine, owned):
         publish(engine, owned, planned)
     purge(engine)

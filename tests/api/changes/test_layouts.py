@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from tests.api.calls import Gateway, problem
 from tests.api.commands import Terminal, staged
@@ -21,12 +20,6 @@ LAYOUT = {
 }
 INSERT = {"row": {"id": 1, "n": "a"}, "meta": {"operation": "I", "table": "t"}}
 COLUMNS = {"id": "int64", "n": "string"}
-
-
-def audited(engine: sa.Engine) -> list[str]:
-    actions = "SELECT action FROM mirrorgate.audit_events WHERE code IS NULL ORDER BY event_id"
-    with engine.begin() as connection:
-        return [*connection.execute(sa.text(actions)).scalars()]
 
 
 def test_messages_of_a_stored_layout_land(gateway: Gateway) -> None:
@@ -57,7 +50,10 @@ def test_a_layout_is_read_back_listed_and_audited_once(gateway: Gateway) -> None
     assert (stored["name"], stored["layout"], stored["changed_by"]) == ("flat", LAYOUT, "0000000000000001")
     assert [entry["name"] for entry in gateway.get("/v1/layouts").json()["layouts"]] == ["flat", "other"]
     gateway.delete("/v1/layouts/other")
-    assert audited(gateway.engine) == ["set_layout", "set_layout", "delete_layout"]
+    actions = sql.rows(
+        gateway.engine, "SELECT action FROM mirrorgate.audit_events WHERE code IS NULL ORDER BY event_id"
+    )
+    assert [action for (action,) in actions] == ["set_layout", "set_layout", "delete_layout"]
     problem(gateway.get("/v1/layouts/other"), 404, "unknown_layout")
     problem(gateway.delete("/v1/layouts/other"), 404, "unknown_layout")
 

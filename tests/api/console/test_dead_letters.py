@@ -40,14 +40,9 @@ def leave(gateway: Gateway, table: str = "shop.items", **after: Any) -> int:
 def full_disk_at(engine: sa.Engine, letter: int) -> Iterator[None]:
     """Let Postgres have no disk space left when this letter is settled."""
     body = "BEGIN RAISE EXCEPTION 'no space' USING ERRCODE = 'disk_full'; END"
-    make = [
-        f"CREATE FUNCTION mirrorgate.full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$",
-        "CREATE TRIGGER full_disk BEFORE UPDATE ON mirrorgate.dead_letters FOR EACH ROW "
-        f"WHEN (OLD.letter_id = {letter}) EXECUTE FUNCTION mirrorgate.full_disk()",
-    ]
-    with engine.begin() as connection:
-        for statement in make:
-            connection.execute(sa.text(statement))
+    sql.run(engine, f"CREATE FUNCTION mirrorgate.full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$")
+    trigger = "CREATE TRIGGER full_disk BEFORE UPDATE ON mirrorgate.dead_letters FOR EACH ROW "
+    sql.run(engine, f"{trigger} WHEN (OLD.letter_id = {letter}) EXECUTE FUNCTION mirrorgate.full_disk()")
     try:
         yield
     finally:

@@ -73,6 +73,13 @@ class Stock:
         self.check_a_rebuild(name("sales.orders"))
         done(self.gateway.post(f"/v1/tables/{name('sales.orders')}/loads", json={"mode": "full"}))
 
+    def publish_and_send(self, table: str) -> None:
+        """Register a table with a published batch of 40 rows and a waiting one of three."""
+        self.register(table)
+        self.send(table, 40)
+        self.publish(table)
+        self.send(table, 3, first=100)
+
     def register(self, table: str) -> None:
         columns = {**ORDERS, self.texts.column: "string"}
         done(self.gateway.register(table, columns, ["order_id"], dead_letters="accept", row_images="on"))
@@ -115,17 +122,13 @@ class Stock:
     def rebuild(self, table: str, *, rows_read: int, **wanted: Any) -> Rebuild:
         """Begin a rebuild or a dry run, of which a drain has read some of 5,000 rows."""
         done(self.gateway.post(f"/v1/tables/{table}/rebuild", params={"generation": 1}, json=wanted))
-        with self.engine.begin() as connection:
-            rebuild = start_attempt(connection, current(self.engine, table).table_id)
-            assert rebuild is not None
-            note_rows(connection, rebuild, total=5_000, done=rows_read)
-        return rebuild
+        return read_by_a_drain(self.engine, table, rows_read)
 
-    def check_a_rebuild(self, table: str) -> None:
+    def check_a_rebuild(self, table: str, seconds: int = 61) -> None:
         """End the dry run of a plan that fits: another type, and a column left out."""
         columns = [{"name": name, "type": declared} for name, declared in {**ORDERS, "total": "decimal(18,2)"}.items()]
         checked = self.rebuild(table, rows_read=5_000, dry_run=True, columns=columns)
-        sql.call(self.engine, end_check, checked, (), estimated_seconds=61)
+        sql.call(self.engine, end_check, checked, (), estimated_seconds=seconds)
 
     def make_keys(self) -> None:
         for rights, tables in ((["ingest"], [self.texts.pattern]), (["read"], ["*"])):
@@ -134,6 +137,14 @@ class Stock:
 
     def remember_an_hour(self, table: str) -> None:
         sql.run(self.engine, HOUR, table_id=current(self.engine, table).table_id)
+
+
+def read_by_a_drain(engine: sa.Engine, table: str, rows: int) -> Rebuild:
+    """Begin an attempt, as a drain does, that has read some of 5,000 rows; return it."""
+    rebuild = sql.call(engine, start_attempt, current(engine, table).table_id)
+    assert rebuild is not None
+    sql.call(engine, note_rows, rebuild, total=5_000, done=rows)
+    return rebuild
 
 
 def done(answer: httpx.Response) -> httpx.Response:

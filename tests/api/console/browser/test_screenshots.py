@@ -16,10 +16,9 @@ from playwright.sync_api import Browser
 
 from app.domain.fabric import DatabaseState, DatabaseStatus, TableMirroring
 from app.staging.ledger.reports import claim_poll, record_fabric_status, store_answer
-from app.staging.rebuild.progress import end_check, note_rows, start_attempt
 from app.staging.tables.registry import quarantine_table
 from tests.api.console.browser.site import Site, running_site
-from tests.api.console.browser.stock import ORDERS, Stock, done
+from tests.api.console.browser.stock import Stock, done
 from tests.api.console.browser.visitor import PHONE, Visitor, visiting
 from tests.project.facts import REPOSITORY
 from tests.support.gateway_parts import current
@@ -79,7 +78,7 @@ class Shown(Stock):
         self.remember_an_hour("sales.orders")
         sql.run(self.engine, CALMER_HOUR)
         sql.run(self.engine, "ANALYZE")
-        self.plan_a_rebuild("sales.orders")
+        self.check_a_rebuild("sales.orders", seconds=2)
 
     def hear(self) -> None:
         """Store what a drain hears from Fabric's API while it mirrors all rows."""
@@ -95,22 +94,10 @@ class Shown(Stock):
             store_answer(connection, DatabaseStatus(DatabaseState.RUNNING, "Running"), has_tables=True)
             record_fabric_status(connection, said)
 
-    def plan_a_rebuild(self, table: str) -> None:
-        """End the dry run of a plan that fits all rows of the table."""
-        columns = [{"name": name, "type": declared} for name, declared in {**ORDERS, "total": "decimal(18,2)"}.items()]
-        wanted = {"dry_run": True, "columns": columns}
-        done(self.gateway.post(f"/v1/tables/{table}/rebuild", params={"generation": 1}, json=wanted))
-        with self.engine.begin() as connection:
-            rebuild = start_attempt(connection, current(self.engine, table).table_id)
-            assert rebuild is not None
-            note_rows(connection, rebuild, total=ROWS[table], done=ROWS[table])
-            end_check(connection, rebuild, (), estimated_seconds=2)
-
     def harm(self) -> None:
         """Do four faults, which began some minutes ago."""
-        with self.engine.begin() as connection:
-            reason = "foreign_file: hr.schema/people/00000000000000000003.parquet was not written by this gateway"
-            quarantine_table(connection, current(self.engine, "hr.people").table_id, reason)
+        reason = "foreign_file: hr.schema/people/00000000000000000003.parquet was not written by this gateway"
+        sql.call(self.engine, quarantine_table, current(self.engine, "hr.people").table_id, reason)
         for table in ("hr.people", "stock.levels", "web.clicks"):
             self.send(table, 25, first=10_000)
         self.fail("stock.levels")

@@ -9,6 +9,7 @@ from playwright.sync_api import Response
 from app.console.render import SECTIONS
 from tests.api.console.browser.visitor import Visitor
 from tests.api.console.test_tables import BLOCKS, TABLES
+from tests.support.postgres import sql
 
 pytestmark = pytest.mark.slow
 
@@ -19,9 +20,8 @@ MAX_PAGE_BYTES: Final = 200_000
 def test_a_page_with_its_scripts_and_styles_is_small_at_a_thousand_tables(
     visitor: Visitor, api_engine: sa.Engine
 ) -> None:
-    with api_engine.begin() as connection:
-        for statement in (TABLES, BLOCKS):
-            connection.execute(sa.text(statement))
+    for statement in (TABLES, BLOCKS):
+        sql.run(api_engine, statement)
     table = "/console/tables/crm_0001.opportunities_of_region"
     answers: list[Response] = []
     visitor.page.on("response", lambda answer: answers.append(answer))

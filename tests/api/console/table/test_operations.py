@@ -22,10 +22,7 @@ ORDERS = "/console/tables/sales.orders"
 def stock(gateway: Gateway) -> Stock:
     """Give the table `sales.orders` with a published file, a waiting batch and two dead letters."""
     stock = Stock(gateway, gateway.engine)
-    stock.register("sales.orders")
-    stock.send("sales.orders", 40)
-    stock.publish("sales.orders")
-    stock.send("sales.orders", 3, first=100)
+    stock.publish_and_send("sales.orders")
     stock.reject("sales.orders")
     return stock
 

@@ -1,16 +1,20 @@
-"""The pages of a table over HTTP: status, files and their batches, schema, events, and who sees what."""
+"""The pages of a table over HTTP: status, files and their batches, schema, mirrored rows, events, and who sees what."""
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from app.domain.fabric import DatabaseState, DatabaseStatus, FabricFault, TableMirroring
 from app.domain.model.table import DropAction, DropPlan
 from app.staging.ledger.reports import claim_poll, record_fabric_status, store_answer
-from tests.api.calls import Gateway
+from tests.api.calls import Gateway, own_gateway
 from tests.api.console.browser.stock import Stock, Texts
 from tests.api.console.conftest import SignIn
-from tests.api.console.plain_browser import Browser
+from tests.api.console.plain_browser import Browser, check_markup, signed_in
 from tests.support.gateway_parts import current
 from tests.support.postgres import sql
 
@@ -22,10 +26,7 @@ ORDERS = "/console/tables/sales.orders"
 def stock(gateway: Gateway) -> Stock:
     """Give what fills the gateway; its table `sales.orders` has a published and a waiting batch."""
     stock = Stock(gateway, gateway.engine, Texts(reason=f"foreign_file: {HOSTILE}", failure=HOSTILE))
-    stock.register("sales.orders")
-    stock.send("sales.orders", 40)
-    stock.publish("sales.orders")
-    stock.send("sales.orders", 3, first=100)
+    stock.publish_and_send("sales.orders")
     return stock
 
 
@@ -53,23 +54,17 @@ def test_what_is_wrong_is_named_with_its_remedy_and_nothing_is_markup(browser: B
     assert "Publication fails" in page
     assert "Free space on the volume of the landing zone." in page
     assert "<img src=x" not in page
-    sql.run(
-        stock.engine,
-        "UPDATE mirrorgate.tables SET state = 'quarantined', state_reason = :reason",
-        reason=stock.texts.reason,
-    )
+    quarantined = "UPDATE mirrorgate.tables SET state = 'quarantined', state_reason = :reason"
+    sql.run(stock.engine, quarantined, reason=stock.texts.reason)
     page = browser.page(ORDERS)
     assert "Nothing is published until you release it" in page
     assert "foreign_file: &lt;script&gt;" in page
 
 
 def test_a_table_whose_folder_a_rebuild_replaces_says_what_follows(browser: Browser, stock: Stock) -> None:
-    plan = DropPlan(DropAction.REBUILD).to_json()
-    sql.run(
-        stock.engine,
-        "UPDATE mirrorgate.tables SET state = 'rebuilding', drop_plan = CAST(:plan AS jsonb)",
-        plan=json.dumps(plan),
-    )
+    plan = json.dumps(DropPlan(DropAction.REBUILD).to_json())
+    rebuilding = "UPDATE mirrorgate.tables SET state = 'rebuilding', drop_plan = CAST(:plan AS jsonb)"
+    sql.run(stock.engine, rebuilding, plan=plan)
     page = browser.page(ORDERS)
     assert "The table is being rebuilt" in page
     assert "then the rebuilt rows are published" in page
@@ -110,17 +105,13 @@ def test_a_file_of_many_batches_is_shown_in_pages(browser: Browser, stock: Stock
     stock.register("sales.many")
     stock.send("sales.many", 40)
     stock.publish("sales.many")
-    sql.run(
-        stock.engine,
-        "UPDATE mirrorgate.staged_blocks SET batch_rows = array_fill(1, ARRAY[500]),"
-        " batch_changes = array_fill(1, ARRAY[500]), last_sequence = 500"
-        " FROM mirrorgate.tables t WHERE t.name = 'sales.many' AND t.table_id = staged_blocks.table_id",
-    )
-    sql.run(
-        stock.engine,
-        "UPDATE mirrorgate.landing_files SET last_sequence = 500 WHERE number = 2 AND table_id ="
-        " (SELECT table_id FROM mirrorgate.tables WHERE name = 'sales.many')",
-    )
+    table_id = current(stock.engine, "sales.many").table_id
+    of_each = "batch_rows = array_fill(1, ARRAY[500]), batch_changes = array_fill(1, ARRAY[500])"
+    for change in (
+        f"staged_blocks SET {of_each}, last_sequence = 500 WHERE",
+        "landing_files SET last_sequence = 500 WHERE number = 2 AND",
+    ):
+        sql.run(stock.engine, f"UPDATE mirrorgate.{change} table_id = :table_id", table_id=table_id)
     page = browser.page(f"{many}/files/2")
     assert "1 to 200 of 500 batches" in page
     assert f'href="{many}/files/2?after=200"' in page
@@ -183,3 +174,42 @@ def test_a_key_sees_the_pages_of_its_own_tables_only(sign_in: SignIn, stock: Sto
         assert sign_in("ingest").get(ORDERS + path).status_code == 403
     assert stranger.get("/console/fragments/tables/sales.orders").status_code == 404
     assert stranger.get("/console/tables/a.b.c").status_code == 422
+
+
+ROWS = f"{ORDERS}/rows"
+
+
+@pytest.fixture
+def mirrored(database_url: str, tmp_path: Path) -> Iterator[Browser]:
+    """Give a browser of a gateway with two tables, whose mirror is in `tmp_path`."""
+    with own_gateway(database_url, mirror_target=str(tmp_path)) as client:
+        for table in ("sales.orders", "sales.new"):
+            client.register(table, {"id": "int64", "note": "string"}, ["id"]).raise_for_status()
+        with signed_in(client.address) as browser:
+            yield browser
+
+
+def test_rows_are_shown_at_any_version_and_no_value_is_markup(mirrored: Browser, tmp_path: Path) -> None:
+    path = str(tmp_path / "sales" / "orders")
+    write_deltalake(path, pa.table({"id": [7], "note": [HOSTILE]}), mode="append")
+    write_deltalake(path, pa.table({"id": [*range(100)], "note": [None] * 100}), mode="append")
+    page = mirrored.page(ROWS)
+    assert "50 rows of version 1, in no particular order; it has more." in page
+    assert page.count('<i class="muted">NULL</i>') + page.count("&lt;script&gt;alert(1)") == 50
+    page = mirrored.page(ROWS, version="0")
+    assert "1 row of version 0, in no particular order." in page
+    assert "<bdi>7</bdi>" in page
+    assert "<bdi>&lt;script&gt;" in page
+    answer = mirrored.get(ROWS, params={"version": "9"})
+    assert (answer.status_code, "unknown_version: sales.orders has no version 9" in answer.text) == (404, True)
+    check_markup(answer.text)
+    answer = mirrored.get("/console/tables/sales.new/rows")
+    assert (answer.status_code, "not_mirrored: " in answer.text) == (404, True)
+
+
+def test_a_gateway_without_a_mirror_says_how_to_see_rows(sign_in: SignIn, gateway: Gateway) -> None:
+    gateway.register("sales.orders", {"id": "int64"}, ["id"]).raise_for_status()
+    page = sign_in("read").page(ROWS)
+    assert "MIRRORGATE_MIRROR_TARGET" in page
+    assert sign_in("read", tables=["hr.*"]).get(ROWS).status_code == 404
+    assert sign_in("ingest").get(ROWS).status_code == 403

@@ -6,12 +6,12 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.rebuild import UnfitRows
-from app.staging.rebuild.progress import Rebuild, end_check, fail_rebuild, note_detail, note_rows, start_attempt
+from app.staging.rebuild.progress import end_check, fail_rebuild, note_detail
 from mirrorgate.errors import Code
 from tests.api.calls import Gateway
+from tests.api.console.browser.stock import read_by_a_drain
 from tests.api.console.conftest import SignIn
 from tests.api.console.plain_browser import Browser
-from tests.support.gateway_parts import current
 from tests.support.postgres import sql
 
 ORDERS = "/console/tables/sales.orders"
@@ -27,18 +27,9 @@ def orders(gateway: Gateway) -> Gateway:
     return gateway
 
 
-def read_by_a_drain(engine: sa.Engine, rows: int) -> Rebuild:
-    """Begin an attempt, as a drain does, that has read some of 5,000 rows; return it."""
-    with engine.begin() as connection:
-        rebuild = start_attempt(connection, current(engine, "sales.orders").table_id)
-        assert rebuild is not None
-        note_rows(connection, rebuild, total=5_000, done=rows)
-    return rebuild
-
-
 def checked_by_a_drain(engine: sa.Engine, *findings: UnfitRows) -> None:
     """End the dry run that is due."""
-    rebuild = read_by_a_drain(engine, 5_000)
+    rebuild = read_by_a_drain(engine, "sales.orders", 5_000)
     sql.call(engine, end_check, rebuild, findings, estimated_seconds=61)
 
 
@@ -100,7 +91,7 @@ def test_empty_fields_change_nothing(browser: Browser, orders: Gateway, fields: 
 
 def test_what_a_rebuild_has_read_is_not_called_landed(orders: Gateway, browser: Browser) -> None:
     orders.post("/v1/tables/sales.orders/rebuild", params={"generation": 1}).raise_for_status()
-    read_by_a_drain(orders.engine, 5_000)
+    read_by_a_drain(orders.engine, "sales.orders", 5_000)
     for phase, ended, words in (
         ("replacing", "NULL", "The rows of 5,000 row images are copied."),
         ("done", "now()", "has the rows of 5,000 row images"),
@@ -139,7 +130,7 @@ def test_the_progress_of_a_rebuild_and_why_it_was_refused_are_on_the_page_of_the
 ) -> None:
     reader = sign_in("read")
     orders.post("/v1/tables/sales.orders/rebuild", params={"generation": 1}).raise_for_status()
-    copying = read_by_a_drain(orders.engine, 1_200)
+    copying = read_by_a_drain(orders.engine, "sales.orders", 1_200)
     sql.call(orders.engine, note_detail, copying, "worker <lost>")
     for path in (ORDERS, "/console/fragments/tables/sales.orders", "/console/fragments/tables/sales.orders/rebuild"):
         page = reader.page(path)
