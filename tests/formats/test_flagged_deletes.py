@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from app.domain.model.change import Change
 from app.domain.model.names import ROW_MARKER
 from app.domain.model.projection import AuditColumns, Deletes
-from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState, with_landing
+from app.domain.model.table import BatchSequence, with_landing
 from app.domain.model.table_options import PartialUpdates, RowImages, TableOptions
-from app.domain.model.table_schema import SchemaVersion, TableSchema
+from app.domain.model.table_schema import TableSchema
 from app.domain.rows.image_overlay import ImageOverlay
 from app.domain.rows.landing_projection import landed
 from app.domain.rows.landing_rows import LandingRows, landing_rows, landing_rows_of_shaped
@@ -21,10 +21,10 @@ from app.domain.rows.row_rules import RowMarker, RowRules
 from tests.formats.test_formats_agree import landed_whole
 from tests.support.forms.catalogue import FORMS
 from tests.support.forms.columnar import check_paths_agree
-from tests.support.forms.form import NAME, Form, schema
+from tests.support.forms.form import Form, schema
 from tests.support.forms.source_histories import History, histories
 from tests.support.samples.changes import delete, insert, shaped, update, upsert
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import active_table, schema_of
 
 FLAG: Final = TableOptions(
     audit_columns=AuditColumns(deleted="is deleted"), deletes=Deletes.FLAG, row_images=RowImages.ON
@@ -37,8 +37,7 @@ class FlaggingTable:
     """A table that flags deletes, and what Fabric makes of its rows: the values of each key, and if it is deleted."""
 
     def __init__(self, source: TableSchema, options: TableOptions) -> None:
-        place = (TableId(1), NAME, Generation(1), TableState.ACTIVE, SchemaVersion(1))
-        self.table = Table(*place, with_landing(source, options), options)
+        self.table = active_table(with_landing(source, options), options)
         self.rules = RowRules.of(self.table)
         self.overlay = ImageOverlay(self.table, {})
         self.rows: dict[Row, tuple[Row, bool]] = {}

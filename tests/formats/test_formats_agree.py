@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from app.domain.model.change import Change, Operation
 from app.domain.model.names import ROW_MARKER
 from app.domain.model.projection import AuditColumns
-from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState, with_landing
+from app.domain.model.table import BatchSequence, with_landing
 from app.domain.model.table_options import PartialUpdates, RowImages, TableOptions
-from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.image_overlay import ImageOverlay
 from app.domain.rows.landing_projection import Acceptance
 from app.domain.rows.landing_projection import landed as as_landed
@@ -26,9 +25,10 @@ from app.formats.replicate.messages import decode_replicate
 from mirrorgate.errors import Code, RejectedInput
 from tests.support.forms.catalogue import FORMS, FULL_FORMS
 from tests.support.forms.columnar import check_paths_agree
-from tests.support.forms.form import NAME, Form, schema
+from tests.support.forms.form import Form, schema
 from tests.support.forms.replicate import described
 from tests.support.forms.source_histories import History, SourceTable, State, histories
+from tests.support.samples.schemas import active_table
 
 COMPLETE = TableOptions(partial_updates=PartialUpdates.COMPLETE)
 KEEP = TableOptions(row_images=RowImages.ON)
@@ -41,8 +41,7 @@ def staged(history: History, form: Form, options: TableOptions) -> tuple[pa.Tabl
     """Return the rows of all transactions, one batch for each, and the row images that they leave."""
     options = replace(options, audit_columns=AuditColumns(operation=OPERATION))
     rules = RowRules(with_landing(schema(history.table), options), options)
-    place = (TableId(1), NAME, Generation(1), TableState.ACTIVE, SchemaVersion(1))
-    table = Table(*place, rules.schema, options)
+    table = active_table(rules.schema, options)
     overlay = ImageOverlay(table, {})
     batches = []
     for number, events in enumerate(history.transactions, 1):

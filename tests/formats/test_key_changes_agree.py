@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 
 from app.domain.model.change import Change
 from app.domain.model.names import ROW_MARKER
-from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
+from app.domain.model.table import BatchSequence
 from app.domain.model.table_options import PartialUpdates, TableOptions
-from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.image_overlay import ImageOverlay
 from app.domain.rows.landing_rows import landing_rows, landing_rows_of_shaped
 from app.domain.rows.row_rules import RowMarker, RowRules
 from mirrorgate.errors import Code, RejectedInput
 from tests.support.forms import arcion
 from tests.support.forms.catalogue import FORMS, FULL_FORMS, KEY_CHANGE_FORMS
-from tests.support.forms.form import NAME, Form, schema
+from tests.support.forms.form import Form, schema
 from tests.support.forms.source_histories import Event, Row, SourceTable
 from tests.support.samples.changes import shaped
+from tests.support.samples.schemas import active_table
 
 TABLE: Final = SourceTable({"id": "int64", "seat": "string", "name": "string"}, keys=2)
 Request = list[Event]
@@ -99,8 +99,7 @@ def applied(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
 def landed(requests: Sequence[Request], form: Form, **options: Any) -> list[dict[str, Any]]:
     chosen = TableOptions(**options)
     rules = RowRules(schema(TABLE), chosen)
-    place = (TableId(1), NAME, Generation(1), TableState.ACTIVE, SchemaVersion(1))
-    overlay = ImageOverlay(Table(*place, rules.schema, chosen), {})
+    overlay = ImageOverlay(active_table(rules.schema, chosen), {})
     found: list[dict[str, Any]] = []
     for number, events in enumerate(requests, 1):
         rows, layer = overlay.complete(form.rows(TABLE, events, rules))

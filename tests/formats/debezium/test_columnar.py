@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from app.domain.model.change import Operation
-from app.domain.model.names import TableName
-from app.domain.model.table import Generation, Table, TableId, TableState
 from app.domain.model.table_options import DEFAULT_OPTIONS
-from app.domain.model.table_schema import Column, ColumnType, SchemaVersion
+from app.domain.model.table_schema import Column, ColumnType
 from app.domain.rows.conversion import BadValues, ValueReading, convert
 from app.formats.columnar import NotColumnar
 from app.formats.debezium.columnar_events import EventBody, decode_events
@@ -26,7 +24,7 @@ from app.formats.debezium.events import Form, form_of, may_be_event, unwrap
 from app.formats.debezium.values import DebeziumReading, field_reader
 from app.formats.json.texts import is_record
 from tests.support.samples.debezium import event, key_with_schema, keyed, with_schema
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import active_table, schema_of
 
 ROW = {"id": 1, "note": 'a "schema":{} "payload":'}
 COLUMNS = {"id": "int64", "note": "string"}
@@ -103,23 +101,20 @@ def test_flattened_rows_say_their_table_and_operation() -> None:
     assert [image is UNSET for image in first.before] == [True, True, False]
     assert second.operations == [None]
     assert (found.parts[0].added, found.marks_deletes) == (("__schema", "__table", "__lsn", "__op"), True)
-    facts = first.facts()
-    assert facts.positions == ["lsn=7", "lsn=7", "lsn=9"]
+    assert first.facts().positions == ["lsn=7", "lsn=7", "lsn=9"]
 
 
 def test_a_time_that_may_be_minus_zero_is_left_to_the_exact_path() -> None:
     times = {"__source_ts_us": 0, "__ts_us": 7, "__source_ts_ms": 1767605400000}
     plain = body(ROW | times | {"__op": "c", "__table": "t"})
-    facts = decode_events(plain, None).parts[0].columns.facts()
-    assert facts.times == [0]
+    assert decode_events(plain, None).parts[0].columns.facts().times == [0]
     with pytest.raises(NotColumnar):
         decode_events(plain.replace(b'"__source_ts_us":0', b'"__source_ts_us":-0'), None)
 
 
 @pytest.mark.parametrize("added", [[], [[]], {}, 1.5])
 def test_an_added_field_that_is_no_scalar_is_left_to_the_exact_path(added: Any) -> None:
-    place = (TableId(1), TableName.parse("s.t"), Generation(1), TableState.ACTIVE, SchemaVersion(1))
-    table = Table(*place, schema_of(COLUMNS, ("id",)))
+    table = active_table(schema_of(COLUMNS, ("id",)), name="s.t")
     told = {"__op": "c", "__table": "t"}
 
     def read(value: Any) -> Sequence[Any]:
@@ -196,13 +191,13 @@ def test_no_written_number_makes_up_for_a_schema_in_an_image(number: int) -> Non
             decode_events(written, None)
 
 
-@pytest.mark.parametrize(("is_keyed", "keyed_parameter"), [(True, False), (False, True)])
-def test_the_parameter_keyed_settles_what_an_element_is(*, is_keyed: bool, keyed_parameter: bool) -> None:
+@pytest.mark.parametrize("is_keyed", [True, False])
+def test_the_parameter_keyed_settles_what_an_element_is(*, is_keyed: bool) -> None:
     element = keyed({"id": 1}, PLAIN) if is_keyed else PLAIN
     assert decoded(element).parts
     assert decoded(element, keyed=is_keyed).parts
     with pytest.raises(NotColumnar):
-        decoded(element, keyed=keyed_parameter)
+        decoded(element, keyed=not is_keyed)
 
 
 def test_a_schema_with_an_exponent_in_a_default_is_read() -> None:
@@ -254,10 +249,8 @@ def test_a_column_is_read_as_its_values_are(field: ConnectField, declared: str, 
     type_column = typing_of_columns(field, column, read, reading)
     assert (type_column is not None) is (declared in TYPED_AT_ONCE)
     if type_column is not None:
-        source_values = () if one_by_one == "rejected" else one_by_one
-        typed = (
-            one_by_one if one_by_one == "rejected" else _answer(lambda: convert(source_values, column.type, reading))
-        )
+        rejected = one_by_one == "rejected"
+        typed = "rejected" if rejected else _answer(lambda: convert(one_by_one, column.type, reading))
         assert _answer(lambda: type_column(values)) == typed
 
 

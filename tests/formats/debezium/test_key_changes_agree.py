@@ -9,10 +9,7 @@ from typing import Any, Final
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.domain.model.names import ROW_MARKER, TableName
-from app.domain.model.table import Generation, Table, TableId, TableState
-from app.domain.model.table_options import DEFAULT_OPTIONS
-from app.domain.model.table_schema import SchemaVersion
+from app.domain.model.names import ROW_MARKER
 from app.domain.rows.landing_rows import LandingRows, landing_rows, landing_rows_of_shaped
 from app.domain.rows.row_rules import RowMarker, RowRules
 from app.formats.debezium.columnar_events import decode_events
@@ -23,6 +20,7 @@ from app.formats.debezium.records import decode_debezium, row_schema
 from app.formats.debezium.values import DebeziumReading
 from mirrorgate.errors import RejectedInput
 from tests.support.samples.debezium import Field, Message, event, with_schema
+from tests.support.samples.schemas import active_table
 
 COLUMNS: Final[Mapping[str, Field]] = {
     "id": {"type": "int64", "optional": False},
@@ -38,13 +36,7 @@ READING: Final = DebeziumReading()
 ROW: Final = row_schema(read_schema(with_schema(None, COLUMNS)["schema"]))
 
 
-def _table() -> Table:
-    schema = wanted_schema(ROW.fields, ("id",), None)
-    place = (TableId(1), TableName.parse("s.t"), Generation(1), TableState.ACTIVE, SchemaVersion(1))
-    return Table(*place, replace(schema, bare=False), DEFAULT_OPTIONS)
-
-
-TABLE: Final = _table()
+TABLE: Final = active_table(replace(wanted_schema(ROW.fields, ("id",), None), bare=False), name="s.t")
 READER: Final = EventReader(TABLE, ROW, READING)
 Event = tuple[str, Message | None, Message | None]
 

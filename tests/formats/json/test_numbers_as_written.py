@@ -7,10 +7,8 @@ from typing import Any, Final
 import pytest
 
 from app.domain.model.change import Change
-from app.domain.model.names import TableName
-from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
+from app.domain.model.table import BatchSequence
 from app.domain.model.table_options import PartialUpdates, TableOptions
-from app.domain.model.table_schema import SchemaVersion
 from app.domain.model.written_values import keep_minus_zeros
 from app.domain.rows.image_overlay import ImageOverlay
 from app.domain.rows.landing_rows import landing_rows
@@ -20,7 +18,7 @@ from app.formats.replicate.messages import decode_replicate
 from mirrorgate.errors import Code
 from tests.support.rejections import rejected
 from tests.support.samples.changes import insert, update
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import active_table, schema_of
 
 SCHEMA: Final = schema_of({"id": "int64", "s": "string", "j": "json", "f": "float64"}, ["id"], ["id"])
 COMPLETE: Final = TableOptions(partial_updates=PartialUpdates.COMPLETE)
@@ -55,8 +53,7 @@ def of_replicate(body: bytes) -> list[Change]:
 def test_a_number_lands_in_text_columns_byte_for_byte(
     number: str, write: Callable[..., bytes], read: Callable[[bytes], list[Change]], blank: str
 ) -> None:
-    place = (TableId(1), TableName.parse("t"), Generation(1), TableState.ACTIVE, SchemaVersion(1))
-    overlay = ImageOverlay(Table(*place, SCHEMA, COMPLETE), {})
+    overlay = ImageOverlay(active_table(SCHEMA, COMPLETE), {})
 
     def landed(changes: list[Change]) -> list[dict[str, Any]]:
         rows, layer = overlay.complete(landing_rows(changes, RowRules.of(overlay.table)))

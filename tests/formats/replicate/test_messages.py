@@ -8,6 +8,7 @@ import pytest
 
 from app.domain.model.change import Change, Image, Operation
 from app.domain.model.names import SourceName
+from app.domain.rows.landing_rows import landing_rows
 from app.formats.replicate.messages import DataChange, ReplicateRequest, decode_replicate, log_position_of
 from app.formats.replicate.metadata import SourceColumn, TableMetadata
 from app.formats.replicate.standard_form import HeaderPointers
@@ -306,3 +307,23 @@ def test_what_begins_with_null_is_strict_json_all_the_same(body: bytes) -> None:
     with rejected() as rejection:
         decode_replicate(body)
     assert rejection.code in {Code.MALFORMED_JSON, Code.MALFORMED_MESSAGE}
+
+
+@pytest.mark.parametrize(
+    ("flags", "ends"),
+    [
+        ([], True),
+        ([False, True], True),
+        ([True, False], False),
+        ([False], False),
+        ([None], True),
+        ([False, None], True),
+    ],
+)
+def test_a_batch_ends_a_transaction_when_its_last_change_does_or_does_not_say(
+    flags: list[bool | None], ends: bool
+) -> None:
+    headers = [{"operation": "INSERT", "transactionId": "0A", "transactionLastEvent": flag} for flag in flags]
+    messages = [{"headers": header, "data": {"a": 1}} for header in headers] or [{"message": None}]
+    changes = decoded(*messages).changes
+    assert landing_rows([message.change for message in changes], schema_of({"a": "int32"})).ends_transaction is ends

@@ -1,6 +1,5 @@
 """A filter mirrors the rows that match it, and no other, whatever happened to them before."""
 
-import asyncio
 import json
 from typing import Any
 
@@ -9,23 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.access.rights import Principal, Right
-from app.domain.model.change import Change, Operation
+from app.domain.model.change import Operation
 from app.domain.model.names import TableName
-from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
+from app.domain.model.table import BatchSequence
 from app.domain.model.table_options import TableOptions
-from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.image_overlay import ImageOverlay
 from app.domain.rows.landing_projection import filtered
 from app.domain.rows.landing_rows import landing_rows, landing_rows_of_shaped
 from app.domain.rows.row_rules import RowRules
-from app.ingest import RowOperation, RowsJson, perform_dry_run
+from app.ingest import RowOperation, RowsJson
 from mirrorgate.errors import Code
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres import sql
 from tests.support.rejections import rejected
-from tests.support.samples.changes import shaped
+from tests.support.samples.changes import change, insert, shaped
 from tests.support.samples.messages import arcion, data, metadata
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import active_table, schema_of
 
 SCHEMA = schema_of({"id": "int64", "city": "string", "total": "decimal(8,2)", "at": "timestamp"}, ["id"], ["id"])
 ROME = {"column": "city", "op": "=", "value": "Rome"}
@@ -90,7 +88,7 @@ def test_a_dry_run_shows_what_lands_and_hides_what_the_caller_may_not_read(harne
     reader = RowsJson(body, TableName.parse("t"), RowOperation.INSERT)
     assert [one["id"] for one in harness.dry_run(reader).tables[0].rows] == [2]
     writer = Principal("writer", frozenset({Right.INGEST}), ("*",))
-    [table] = asyncio.run(perform_dry_run(harness.ingest, reader, writer)).tables
+    [table] = harness.dry_run(reader, writer).tables
     assert table.rows == [{"id": 2, "city": "Rome", "__rowMarker__": 1}]
 
 
@@ -119,8 +117,7 @@ def test_each_comparison_says_which_rows_match(found: dict[str, Any], matching: 
         row(2, "Oslo", total="-1", at="2025-12-31 22:59:59"),
         row(3, None),
     ]
-    changes = [Change(at, Operation.INSERT, None, one, "", "") for at, one in enumerate(rows)]
-    landed = filtered(landing_rows(changes, SCHEMA).batch, options.filter, SCHEMA)
+    landed = filtered(landing_rows([insert(one) for one in rows], SCHEMA).batch, options.filter, SCHEMA)
     assert set(landed.column("id").to_pylist()) == matching
 
 
@@ -134,8 +131,7 @@ def test_any_history_mirrors_exactly_the_rows_that_match(batches: list[list[Step
     """Each step gives a row its city, or deletes it; both paths land the same rows."""
     options = TableOptions.parse({"filter": ROME, "row_images": "on"})
     rules, state, landed = RowRules(SCHEMA, options), dict[int, Any](), list[Row]()
-    place = (TableId(1), TableName.parse("t"), Generation(1), TableState.ACTIVE, SchemaVersion(1))
-    overlay = ImageOverlay(Table(*place, SCHEMA, options), {})
+    overlay = ImageOverlay(active_table(SCHEMA, options), {})
     for number, steps in enumerate(batches, 1):
         changes = []
         for index, (key, city) in enumerate(steps):
@@ -144,7 +140,7 @@ def test_any_history_mirrors_exactly_the_rows_that_match(batches: list[list[Step
             if new is None and old is None:
                 continue
             operation = Operation.UPDATE if old and new else Operation.INSERT if new else Operation.DELETE
-            changes.append(Change(index, operation, old, new, "/before", "/after"))
+            changes.append(change(operation, old, new, index))
             state = {**state, key: new["city"]} if new else {name: was for name, was in state.items() if name != key}
         if not changes:
             continue

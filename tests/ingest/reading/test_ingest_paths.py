@@ -93,6 +93,21 @@ def test_a_request_is_counted_under_the_path_that_read_it(
     assert accepted.receipts or accepted.dead_letters
 
 
+@pytest.mark.parametrize("override", [False, True])
+def test_the_first_body_for_the_table_of_the_request_is_read_as_columns(harness: IngestHarness, override: bool) -> None:
+    harness.put("t", SCHEMA)
+    message = arcion("elsewhere" if override else "t", None, {"id": "1", "note": LONG})
+    with counted_paths(("arcion", "columnar", "")):
+        harness.arcion(message, table="t", override=override)
+    assert harness.landed("t", "id", "note") == [[0, 1, LONG]]
+
+
+def test_a_large_body_for_no_table_is_rejected_as_a_small_one_is(harness: IngestHarness) -> None:
+    for note in (LONG, "n"):
+        with rejected(Code.UNKNOWN_TABLE, places=[(Code.UNKNOWN_TABLE, 0, None, None)]):
+            harness.arcion(insert(note))
+
+
 @pytest.mark.parametrize("columns", [{}, {"new_columns": "add_as_string"}])
 def test_inserts_of_a_table_whose_files_have_no_marker_are_read_as_columns_if_it_has_no_keys(
     harness: IngestHarness, columns: dict[str, str]

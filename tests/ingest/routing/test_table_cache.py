@@ -1,4 +1,4 @@
-"""The cache of tables is shared by the threads of an API process."""
+"""The cache of tables is shared by the threads of an API process, and tells nothing of hidden tables."""
 
 import sys
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import sqlalchemy as sa
 
+from app.domain.access.rights import Principal, Right
 from app.domain.model.names import SourceName, TableName
 from app.ingest.table_cache import TableCache
 from tests.support.gateway_parts import registered
@@ -43,3 +44,33 @@ def test_a_table_can_be_forgotten_while_others_are_found(engine: sa.Engine) -> N
 
 def of_catalog(catalog: str) -> SourceName:
     return SourceName.of(catalog, "shop", "orders")
+
+
+def test_a_hidden_table_takes_as_many_questions_to_the_database_as_a_missing_one(engine: sa.Engine) -> None:
+    registered(engine, "hr.people", schema_of({"id": "int64"}))
+    questions = 0
+
+    def begin() -> sa.engine.base.RootTransaction:
+        nonlocal questions
+        questions += 1
+        return engine.begin()  # type: ignore[return-value]
+
+    table_cache = TableCache(begin)  # type: ignore[arg-type]
+    stranger = Principal("0011aabb", frozenset({Right.INGEST}), ("sales.*",))
+    owner = Principal("ccddeeff", frozenset({Right.INGEST}), ("hr.*",))
+    assert table_cache.visible(of_table("hr.people"), owner) is not None
+    asked = []
+    for name in ("hr.people", "hr.nobody"):
+        before = questions
+        for _ in range(3):
+            assert table_cache.visible(of_table(name), stranger) is None
+            table_cache.withheld(of_table(name), stranger)
+        asked.append(questions - before)
+    assert asked[0] == asked[1]
+    before = questions
+    assert table_cache.visible(of_table("hr.people"), owner) is not None
+    assert questions == before
+
+
+def of_table(name: str) -> SourceName:
+    return SourceName.address(TableName.parse(name))

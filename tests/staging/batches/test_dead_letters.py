@@ -9,12 +9,11 @@ from app.domain.model.dead_letter import LetterFormat, NewLetter, RejectedMessag
 from app.domain.model.table import BatchSequence, DropAction, DropPlan, Table
 from app.staging.batches.batch import LetterReplay, TableLetters
 from app.staging.batches.dead_letters import discard_letters, insert_letters, mark_replayed
-from app.staging.tables.operations import begin_drop, finish_drop
+from app.staging.tables.operations import begin_drop
 from app.staging.tables.status import TableCounts, count_tables
 from mirrorgate.errors import Code, Problem
-from tests.support.gateway_parts import current
+from tests.support.gateway_parts import current, finished_drop
 from tests.support.postgres import sql
-from tests.support.postgres.ledger import claim_by
 from tests.support.postgres.retention import AT_ONCE, WEEK, count, purge
 
 INSERT = """
@@ -51,9 +50,8 @@ def store(engine: sa.Engine, table: Table, number: int = 1) -> list[int]:
 
 
 def discard(engine: sa.Engine, table: Table, first: int, last: int) -> int:
-    with engine.begin() as connection:
-        ends = {"first": first, "last": last}
-        return discard_letters(connection, table.table_id, table.generation, principal="key", **ends)
+    ends = {"first": first, "last": last}
+    return sql.call(engine, discard_letters, table.table_id, table.generation, principal="key", **ends)
 
 
 def counts(engine: sa.Engine, table: Table) -> TableCounts:
@@ -128,8 +126,7 @@ def test_the_letters_of_an_ended_generation_are_given_up_and_kept_as_long_as_set
     dropping = sql.call(engine, begin_drop, table.name, table.generation, DropPlan(DropAction.RECREATE), "test")
     purge(engine, WEEK)
     assert counts(engine, table).waiting_letters == 2, "the generation has not ended yet"
-    _, epoch = claim_by(engine, dropping.table_id)
-    sql.call(engine, finish_drop, dropping, epoch, marker_first=False)
+    finished_drop(engine, dropping)
     store(engine, current(engine, "t"))
     purge(engine, WEEK)
     settled = sql.rows(engine, "SELECT generation, state, settled_by FROM mirrorgate.dead_letters ORDER BY letter_id")

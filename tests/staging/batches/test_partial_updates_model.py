@@ -19,9 +19,8 @@ from app.domain.model.table_schema import ColumnType, TableSchema
 from app.domain.rows.conversion import convert
 from app.domain.rows.row_image import WIDTH, by_position, known_values
 from app.staging.batches.batch import Batch, Receipt, StagingRequest, TableMoved
-from app.staging.writer.group_commit import GroupCommit
 from mirrorgate.errors import Code, RejectedInput
-from tests.support.gateway_parts import registered, stage, together, typed
+from tests.support.gateway_parts import registered, running_writer, stage, together, typed
 from tests.support.postgres import sql
 from tests.support.samples.changes import delete, insert, update, upsert
 from tests.support.samples.images import COMPLETE, staged_batches, stored_images
@@ -210,11 +209,8 @@ def known_rows(engine: sa.Engine, table: Table) -> dict[int, Row]:
     names = table.schema.names
     rows = {}
     for key, sequence, image in images:
-        values = {
-            names[place]: value
-            for place, value in by_position(known_values(image), len(names)).items()
-            if place != WIDTH
-        }
+        known = by_position(known_values(image), len(names)).items()
+        values = {names[place]: value for place, value in known if place != WIDTH}
         rows[int(key)] = {
             column: convert([value], ColumnType.parse(TYPES[column]))[0].as_py()
             for column, value in values.items()
@@ -267,14 +263,12 @@ def test_two_processes_that_update_different_columns_of_the_same_rows_never_undo
     sent: dict[int, tuple[str, int]] = {}
 
     def send(column: str, engine: sa.Engine) -> None:
-        writer = GroupCommit(engine)
-        writer.start()
         futures = []
-        for number in range(1, ROUNDS + 1):
-            futures.append(writer.submit(StagingRequest(_everywhere(table, column, number))))
-            if number % 3 == 0:  # let the other process in between: three requests wait together at most
-                futures[-1].result(timeout=60)
-        writer.close()
+        with running_writer(engine) as writer:
+            for number in range(1, ROUNDS + 1):
+                futures.append(writer.submit(StagingRequest(_everywhere(table, column, number))))
+                if number % 3 == 0:  # let the other process in between: three requests wait together at most
+                    futures[-1].result(timeout=60)
         sent.update({future.result()[0].sequence: (column, number) for number, future in enumerate(futures, 1)})
 
     with ThreadPoolExecutor(2) as threads:

@@ -5,27 +5,19 @@ import sqlalchemy as sa
 
 from app.domain.arrow import decode_payload, payload_digest
 from app.domain.model.landing_file import BatchRange
-from app.domain.model.table import BatchSequence, Generation
+from app.domain.model.table import BatchSequence, Table
 from app.staging.batches.staged_blocks import BatchStatus, find_batch, pending_blocks, read_payloads
-from tests.support.gateway_parts import inserts, registered, together, typed
+from tests.support.gateway_parts import inserts, together, typed
 from tests.support.postgres import sql
-from tests.support.postgres.ledger import Owned, owned_table
-from tests.support.samples.schemas import schema_of
-
-
-def status(engine: sa.Engine, owned: Owned, sequence: int, generation: int = 1) -> BatchStatus | None:
-    return sql.call(engine, find_batch, owned.table.table_id, Generation(generation), BatchSequence(sequence))
+from tests.support.postgres.ledger import owned_table
 
 
 def test_pending_blocks_are_the_oldest_beyond_a_sequence(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1], [2, 3], [4], [5])
-    with engine.begin() as connection:
-        life = (owned.table.table_id, owned.table.generation)
-        blocks = pending_blocks(connection, {life: BatchSequence(1)}, limit=2)[owned.table.table_id]
-    assert [(block.first_sequence, block.last_sequence, block.rows, block.changes) for block in blocks] == [
-        (2, 2, 2, 2),
-        (3, 3, 1, 1),
-    ]
+    life = (owned.table.table_id, owned.table.generation)
+    [blocks] = sql.call(engine, pending_blocks, {life: BatchSequence(1)}, limit=2).values()
+    found = [(block.first_sequence, block.last_sequence, block.rows, block.changes) for block in blocks]
+    assert found == [(2, 2, 2, 2), (3, 3, 1, 1)]
     assert all(block.age_seconds >= 0 and block.payload_bytes > 0 for block in blocks)
 
 
@@ -38,13 +30,8 @@ def test_payloads_are_read_in_order_whatever_the_slice(engine: sa.Engine, slice_
     assert len(selects) == slices
     assert all(payload_digest(payload) == digest for digest, payload in read)
     schema = owned.table.schema.arrow
-    assert [decode_payload(payload, schema).column("id").to_pylist() for _, payload in read] == [
-        [2],
-        [3],
-        [4],
-        [5],
-        [6],
-    ]
+    ids = [decode_payload(payload, schema).column("id").to_pylist() for _, payload in read]
+    assert ids == [[2], [3], [4], [5], [6]]
 
 
 def test_a_slice_is_as_large_as_it_may_be(engine: sa.Engine) -> None:
@@ -62,9 +49,7 @@ def test_nothing_is_read_for_a_range_without_blocks(engine: sa.Engine) -> None:
     assert not list(read_payloads(engine, owned.table.table_id, owned.table.generation, beyond, slice_bytes=1))
 
 
-def test_each_batch_of_a_block_is_found_by_its_own_sequence(engine: sa.Engine) -> None:
-    table = registered(engine, "t", schema_of({"id": "int64"}, ["id"]))
+def test_each_batch_of_a_block_is_found_by_its_own_sequence(engine: sa.Engine, table: Table) -> None:
     together(engine, *([typed(table, inserts([{"id": key} for key in range(size)]))] for size in (1, 2, 3)))
-    with engine.begin() as connection:
-        found = [find_batch(connection, table.table_id, table.generation, BatchSequence(n)) for n in (1, 2, 3)]
+    found = [sql.call(engine, find_batch, table.table_id, table.generation, BatchSequence(n)) for n in (1, 2, 3)]
     assert found == [BatchStatus(size, size, "pending", None) for size in (1, 2, 3)]

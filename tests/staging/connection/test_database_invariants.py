@@ -195,18 +195,8 @@ def test_a_state_that_cannot_be_is_rejected(engine: sa.Engine, owned: Owned, cha
 def test_a_block_that_does_not_hold_together_is_rejected(
     engine: sa.Engine, owned: Owned, wrong: dict[str, object]
 ) -> None:
-    facts = {
-        "table_id": owned.table.table_id,
-        "generation": 1,
-        "first": 5,
-        "last": 5,
-        "version": 1,
-        "batch_rows": [1],
-        "batch_changes": [1],
-        "rows": 1,
-        "changes": 1,
-        "digest": bytes(32),
-    }
+    place = {"table_id": owned.table.table_id, "generation": 1, "first": 5, "last": 5, "version": 1}
+    facts = place | {"batch_rows": [1], "batch_changes": [1], "rows": 1, "changes": 1, "digest": bytes(32)}
     with pytest.raises(sa.exc.IntegrityError):
         sql.attempt(engine, INSERT_BLOCK, **(facts | wrong))
     sql.attempt(engine, INSERT_BLOCK, **facts)

@@ -24,10 +24,8 @@ def staged(database_url: str) -> Iterator[Event]:
     sender.close()
 
 
-def test_a_listener_wakes_long_before_its_time_when_something_is_staged(database_url: str, staged: Event) -> None:
-    listener = NotificationListener(database_url)
-    listener.wait(60)
-    started = time.monotonic()
+def wait_for_wake(listener: NotificationListener, staged: Event) -> None:
+    """Stage until the listener, which would wait a minute, wakes."""
     with ThreadPoolExecutor(1) as thread:
         waiting = thread.submit(listener.wait, 60)
 
@@ -36,6 +34,13 @@ def test_a_listener_wakes_long_before_its_time_when_something_is_staged(database
             return waiting.done()
 
         wait_until(wake, within=30, what="the listener woke")
+
+
+def test_a_listener_wakes_long_before_its_time_when_something_is_staged(database_url: str, staged: Event) -> None:
+    listener = NotificationListener(database_url)
+    listener.wait(60)
+    started = time.monotonic()
+    wait_for_wake(listener, staged)
     listener.close()
     assert time.monotonic() - started < 30
 
@@ -66,12 +71,5 @@ def test_a_listener_whose_connection_fell_silent_listens_again(
         proxy.swallow()
         listener.wait(0.01)  # finds that nothing answers
         listener.wait(0.01)  # listens again
-        with ThreadPoolExecutor(1) as thread:
-            waiting = thread.submit(listener.wait, 60)
-
-            def wake_it() -> bool:
-                staged.set()
-                return waiting.done()
-
-            wait_until(wake_it, within=30, what="the listener woke")
+        wait_for_wake(listener, staged)
         listener.close()

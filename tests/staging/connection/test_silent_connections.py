@@ -39,6 +39,12 @@ def writer(through_proxy: sa.Engine) -> Iterator[GroupCommit]:
         yield writer
 
 
+def staged(writer: GroupCommit, table: Table, key: int) -> int:
+    """Stage a row and return the sequence of its batch."""
+    [receipt] = writer.submit(StagingRequest([typed(table, inserts([{"id": key}]))])).result(timeout=WITHIN)
+    return receipt.sequence
+
+
 def test_a_statement_on_a_silent_connection_fails_within_its_limit(
     proxy: SwallowingProxy, through_proxy: sa.Engine
 ) -> None:
@@ -78,23 +84,21 @@ def test_all_statements_of_a_block_share_its_time(through_proxy: sa.Engine) -> N
 def test_a_silent_connection_of_the_writer_is_replaced_and_its_request_rejected(
     proxy: SwallowingProxy, writer: GroupCommit, table: Table
 ) -> None:
-    writer.submit(StagingRequest([typed(table, inserts([{"id": 1}]))])).result(timeout=WITHIN)
+    staged(writer, table, 1)
     proxy.swallow()
     with pytest.raises(TemporarilyUnavailable, match=Code.DATABASE_UNAVAILABLE):
-        writer.submit(StagingRequest([typed(table, inserts([{"id": 2}]))])).result(timeout=WITHIN)
-    [receipt] = writer.submit(StagingRequest([typed(table, inserts([{"id": 2}]))])).result(timeout=WITHIN)
-    assert receipt.sequence == 2
+        staged(writer, table, 2)
+    assert staged(writer, table, 2) == 2
 
 
 def test_an_idle_silent_connection_of_the_writer_costs_no_request(
     proxy: SwallowingProxy, writer: GroupCommit, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer.submit(StagingRequest([typed(table, inserts([{"id": 1}]))])).result(timeout=WITHIN)
+    staged(writer, table, 1)
     monkeypatch.setattr(raw_sql, "PING_AFTER", -1.0)
     monkeypatch.setattr(raw_sql, "PING_SECONDS", 0.1)
     proxy.swallow()
-    [receipt] = writer.submit(StagingRequest([typed(table, inserts([{"id": 2}]))])).result(timeout=WITHIN)
-    assert receipt.sequence == 2
+    assert staged(writer, table, 2) == 2
 
 
 def test_while_every_connection_is_silent_each_request_is_answered(
@@ -110,8 +114,7 @@ def test_while_every_connection_is_silent_each_request_is_answered(
     assert time.monotonic() - started < WITHIN
     assert writer.state().failure is not None
     proxy.swallow_new = False
-    [receipt] = writer.submit(StagingRequest([typed(table, inserts([{"id": 9}]))])).result(timeout=WITHIN)
-    assert receipt.sequence == 1
+    assert staged(writer, table, 9) == 1
     assert writer.state().failure is None
 
 
@@ -130,7 +133,7 @@ def test_a_request_that_waits_too_long_to_be_begun_is_rejected(
         first = writer.submit(StagingRequest([typed(table, inserts([{"id": 1}]))]))
         assert begun.wait(WITHIN)
         with pytest.raises(TemporarilyUnavailable, match=Code.DATABASE_UNAVAILABLE):
-            writer.submit(StagingRequest([typed(table, inserts([{"id": 2}]))])).result(timeout=WITHIN)
+            staged(writer, table, 2)
         goes_on.set()
         [receipt] = first.result(timeout=WITHIN)  # its own work took no time of Postgres
     assert receipt.sequence == 1
@@ -144,8 +147,7 @@ def test_a_commit_that_is_swallowed_is_told_as_not_done(
 
     sa.event.listen(through_proxy, "commit", swallow)
     with pytest.raises(TemporarilyUnavailable):
-        writer.submit(StagingRequest([typed(table, inserts([{"id": 1}]))])).result(timeout=WITHIN)
+        staged(writer, table, 1)
     sa.event.remove(through_proxy, "commit", swallow)
-    [receipt] = writer.submit(StagingRequest([typed(table, inserts([{"id": 2}]))])).result(timeout=WITHIN)
-    assert receipt.sequence == 1
+    assert staged(writer, table, 2) == 1
     assert sql.value(engine, "SELECT count(*) FROM mirrorgate.staged_blocks") == 1

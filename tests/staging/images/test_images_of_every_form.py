@@ -37,12 +37,8 @@ def apply(state: State, rows: LandingRows, table: SourceTable) -> None:
 
 
 def state_of_images(engine: sa.Engine, table: Table, of: SourceTable) -> State:
-    images = [
-        image
-        for (image,) in sql.rows(
-            engine, "SELECT image FROM mirrorgate.row_images WHERE table_id = :table_id", table_id=table.table_id
-        )
-    ]
+    stored = "SELECT image FROM mirrorgate.row_images WHERE table_id = :table_id"
+    images = [image for (image,) in sql.rows(engine, stored, table_id=table.table_id)]
     columns = typed_images(images, table.schema, table.options, of.types)
     rows = list(zip(*(column.to_pylist() for column in columns), strict=True))
     return {of.key(values): values for values in rows}

@@ -1,14 +1,13 @@
 """Leases: one live owner per table, and a new epoch with each claim."""
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from threading import Barrier
 from uuid import UUID, uuid4
 
 import pytest
 import sqlalchemy as sa
 
-from app.domain.model.table import Epoch, TableId
+from app.domain.model.table import Epoch, Table, TableId
 from app.domain.publication import FileLimits
 from app.staging.ledger.leases import check_epoch, claim_table, due_tables, give_up_lease, live_workers, renew_lease
 from app.staging.tables.operations import request_flush
@@ -25,11 +24,10 @@ PATIENT = FileLimits(payload_bytes=2**30, rows=3, max_delay_seconds=3600)
 
 def end_lease(engine: sa.Engine, worker: UUID) -> None:
     """Let the worker's heartbeat have run out a second ago."""
-    sql.run(
-        engine,
-        "UPDATE mirrorgate.workers SET lease_until = clock_timestamp() - interval '1 second' WHERE worker_id = :worker",
-        worker=worker,
+    past = (
+        "UPDATE mirrorgate.workers SET lease_until = clock_timestamp() - interval '1 second' WHERE worker_id = :worker"
     )
+    sql.run(engine, past, worker=worker)
 
 
 def due(engine: sa.Engine, worker: UUID, limits: FileLimits = NOW, limit: int = 10) -> list[TableId]:
@@ -144,8 +142,7 @@ def test_workers_that_died_long_ago_are_forgotten(engine: sa.Engine) -> None:
     assert sql.value(engine, "SELECT count(*) FROM mirrorgate.workers") == 0
 
 
-def test_a_table_is_due_when_its_oldest_block_is_old_enough_or_a_file_is_full(engine: sa.Engine) -> None:
-    table = registered(engine, "t", schema_of({"id": "int64"}))
+def test_a_table_is_due_when_its_oldest_block_is_old_enough_or_a_file_is_full(engine: sa.Engine, table: Table) -> None:
     worker = uuid4()
     assert due(engine, worker) == []
     stage_keys(engine, table, [1, 2])
@@ -155,8 +152,7 @@ def test_a_table_is_due_when_its_oldest_block_is_old_enough_or_a_file_is_full(en
     assert due(engine, worker, PATIENT) == [table.table_id]
 
 
-def test_many_small_payloads_that_fill_a_file_make_a_table_due(engine: sa.Engine) -> None:
-    table = registered(engine, "t", schema_of({"id": "int64"}))
+def test_many_small_payloads_that_fill_a_file_make_a_table_due(engine: sa.Engine, table: Table) -> None:
     stage_keys(engine, table, [1], [2], [3])
     size = sql.value(engine, "SELECT sum(payload_bytes) FROM mirrorgate.staged_blocks")
     assert due(engine, uuid4(), FileLimits(int(size), 2**30, 3600)) == [table.table_id]
@@ -187,20 +183,17 @@ def test_only_active_tables_are_due(engine: sa.Engine, state: str) -> None:
     assert due(engine, owned.worker) == []
 
 
-def test_a_table_that_is_being_dropped_is_due_without_anything_pending(engine: sa.Engine) -> None:
-    table = registered(engine, "t", schema_of({"id": "int64"}))
+def test_a_table_that_is_being_dropped_is_due_without_anything_pending(engine: sa.Engine, table: Table) -> None:
     assert due(engine, uuid4()) == []
     dropping(engine, "t")
     assert due(engine, uuid4()) == [table.table_id]
 
 
-def test_a_flushed_table_is_due_before_its_delay(engine: sa.Engine) -> None:
-    table = registered(engine, "t", schema_of({"id": "int64"}))
+def test_a_flushed_table_is_due_before_its_delay(engine: sa.Engine, table: Table) -> None:
     stage_keys(engine, table, [1])
-    patient = replace(NOW, max_delay_seconds=3600.0)
-    assert due(engine, uuid4(), patient) == []
+    assert due(engine, uuid4(), PATIENT) == []
     sql.call(engine, request_flush, table.name, table.generation, "test")
-    assert due(engine, uuid4(), patient) == [table.table_id]
+    assert due(engine, uuid4(), PATIENT) == [table.table_id]
 
 
 def test_the_table_that_waits_longest_is_due_first(engine: sa.Engine) -> None:

@@ -10,10 +10,10 @@ from app.domain.model.table import BatchSequence, DropAction, DropPlan, FileNumb
 from app.staging.batches.staged_blocks import BatchStatus, find_batch
 from app.staging.ledger.files import list_files
 from app.staging.ledger.leases import check_epoch
-from app.staging.tables.operations import begin_drop, finish_drop, request_repair, set_publishing
+from app.staging.tables.operations import finish_drop, request_repair, set_publishing
 from app.staging.tables.status import TableCounts, count_tables
 from mirrorgate.errors import InvariantBroken
-from tests.support.gateway_parts import current, registered, stage_keys, staged_ids
+from tests.support.gateway_parts import current, dropping, next_generation, registered, stage_keys, staged_ids
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import Owned, claim, owned_table, plan, publish, publish_all
 from tests.support.postgres.retention import (
@@ -35,12 +35,6 @@ def counts_of(engine: sa.Engine, owned: Owned) -> TableCounts:
 
 def batch(engine: sa.Engine, owned: Owned, sequence: int, generation: int = 1) -> BatchStatus | None:
     return sql.call(engine, find_batch, owned.table.table_id, Generation(generation), BatchSequence(sequence))
-
-
-def recreate(engine: sa.Engine, owned: Owned) -> None:
-    table = sql.call(engine, begin_drop, T, Generation(1), DropPlan(DropAction.RECREATE), "test")
-    epoch = claim(engine, table.table_id, owned.worker)
-    sql.call(engine, finish_drop, table, epoch, marker_first=False)
 
 
 def test_what_is_published_and_old_is_purged_and_the_counts_stay(engine: sa.Engine) -> None:
@@ -89,12 +83,8 @@ def test_a_table_that_does_not_publish_loses_nothing_and_holds_no_partition_back
     owned = owned_table(engine, [1], [2])
     stage_keys(engine, stopped, [7], [8, 9])
     plan_of = "'{}'" if state == "dropping" else "NULL"
-    sql.run(
-        engine,
-        f"UPDATE mirrorgate.tables SET state = :state, drop_plan = {plan_of} WHERE table_id = :id",
-        state=state,
-        id=stopped.table_id,
-    )
+    stop = f"UPDATE mirrorgate.tables SET state = :state, drop_plan = {plan_of} WHERE table_id = :id"
+    sql.run(engine, stop, state=state, id=stopped.table_id)
     publish_all(engine, owned)
     before = min(partition_states(engine))
     report = purge(engine)
@@ -140,11 +130,8 @@ def test_the_last_published_file_stays_beside_planned_ones(engine: sa.Engine) ->
     publish(engine, owned, first)
     publish(engine, owned, second)
     purge(engine)
-    assert sql.rows(engine, "SELECT number, state, begins_ledger FROM mirrorgate.landing_files ORDER BY 1") == [
-        (2, "published", True),
-        (3, "planned", False),
-        (4, "planned", False),
-    ]
+    files = sql.rows(engine, "SELECT number, state, begins_ledger FROM mirrorgate.landing_files ORDER BY 1")
+    assert files == [(2, "published", True), (3, "planned", False), (4, "planned", False)]
 
 
 def test_a_purged_batch_is_still_known_to_be_published(engine: sa.Engine) -> None:
@@ -160,7 +147,7 @@ def test_a_purged_batch_is_still_known_to_be_published(engine: sa.Engine) -> Non
 def test_what_an_ended_generation_left_is_purged_published_or_not(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1], [2])
     publish(engine, owned, plan(engine, owned, limit=1)[0])
-    recreate(engine, owned)
+    next_generation(engine, "t", DropPlan(DropAction.RECREATE))
     stage_keys(engine, current(engine, "t"), [5])
     assert purge(engine).moved_payloads == 1
     assert staged_ids(engine, current(engine, "t")) == [5]
@@ -171,21 +158,12 @@ def test_what_an_ended_generation_left_is_purged_published_or_not(engine: sa.Eng
 
 def test_images_and_positions_of_ended_generations_are_deleted_in_pieces(engine: sa.Engine) -> None:
     owned = owned_table(engine)
+    images = """INSERT INTO mirrorgate.row_images (table_id, generation, row_key, sequence, image)
+        SELECT :table_id, :generation, int4send(n), 1, '' FROM generate_series(1, :keys) n"""
+    position = "INSERT INTO mirrorgate.source_positions VALUES (:table_id, :generation, 'task', '1', '{}')"
     for generation, keys in ((1, 5), (2, 3)):
-        sql.run(
-            engine,
-            """INSERT INTO mirrorgate.row_images (table_id, generation, row_key, sequence, image)
-            SELECT :table_id, :generation, int4send(n), 1, '' FROM generate_series(1, :keys) n""",
-            table_id=owned.table.table_id,
-            generation=generation,
-            keys=keys,
-        )
-        sql.run(
-            engine,
-            "INSERT INTO mirrorgate.source_positions VALUES (:table_id, :generation, 'task', '1', '{}')",
-            table_id=owned.table.table_id,
-            generation=generation,
-        )
+        sql.run(engine, images, table_id=owned.table.table_id, generation=generation, keys=keys)
+        sql.run(engine, position, table_id=owned.table.table_id, generation=generation)
     sql.run(
         engine,
         """INSERT INTO mirrorgate.schema_versions (table_id, generation, version, key_columns, columns)
@@ -219,7 +197,7 @@ def test_a_table_can_be_resumed_after_its_payloads_were_moved(engine: sa.Engine)
 def test_a_dropped_table_keeps_its_counters_and_lease_only_until_its_blocks_are_purged(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1, 2], [3])
     publish_all(engine, owned)
-    table = sql.call(engine, begin_drop, T, Generation(1), DropPlan(DropAction.DROP), "test")
+    table = dropping(engine, "t")
     epoch = claim(engine, table.table_id, owned.worker)
     sql.call(engine, finish_drop, table, epoch, marker_first=False)
     registered(engine, "t", schema_of({"id": "int64"}, ["id"]))

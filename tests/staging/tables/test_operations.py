@@ -42,8 +42,7 @@ def begin(engine: sa.Engine, plan: DropPlan, name: TableName = T, generation: Ge
 
 
 def actions(engine: sa.Engine, name: TableName = T) -> list[str]:
-    with engine.begin() as connection:
-        return [event.action for event in list_events(connection, name, after=0, limit=100)]
+    return [event.action for event in sql.call(engine, list_events, name, after=0, limit=100)]
 
 
 def test_a_dropped_table_is_unknown_its_name_is_free_and_what_was_not_published_is_counted(engine: sa.Engine) -> None:
@@ -58,8 +57,7 @@ def test_a_dropped_table_is_unknown_its_name_is_free_and_what_was_not_published_
     assert actions(engine) == ["drop", "drop done"]
 
 
-def test_changes_and_registrations_are_rejected_while_a_table_is_being_dropped(engine: sa.Engine) -> None:
-    table = registered(engine, "t", ID)
+def test_changes_and_registrations_are_rejected_while_a_table_is_being_dropped(engine: sa.Engine, table: Table) -> None:
     begin(engine, DROP)
     with pytest.raises(TableMoved):
         stage_keys(engine, table, [1])
@@ -149,8 +147,7 @@ def test_the_same_drop_again_changes_nothing_and_another_is_rejected(engine: sa.
     assert actions(engine) == ["recreate"]
 
 
-def test_a_drop_ends_the_owners_epoch(engine: sa.Engine) -> None:
-    table = registered(engine, "t", ID)
+def test_a_drop_ends_the_owners_epoch(engine: sa.Engine, table: Table) -> None:
     sql.run(
         engine, "INSERT INTO mirrorgate.table_leases VALUES (:table_id, 3, gen_random_uuid())", table_id=table.table_id
     )
@@ -174,38 +171,34 @@ ACTS: dict[str, Callable[[sa.Connection, Generation], Table]] = {
 def test_an_act_on_a_table_that_is_being_dropped_is_rejected(engine: sa.Engine, act: str) -> None:
     registered(engine, "t", ID)
     begin(engine, DROP)
-    with rejected(Code.WRONG_TABLE_STATE), engine.begin() as connection:
-        ACTS[act](connection, ONE)
+    with rejected(Code.WRONG_TABLE_STATE):
+        sql.call(engine, ACTS[act], ONE)
 
 
-def test_pausing_stops_publishing_only_and_resuming_ends_it(engine: sa.Engine) -> None:
-    table = registered(engine, "t", ID)
+def test_pausing_stops_publishing_only_and_resuming_ends_it(engine: sa.Engine, table: Table) -> None:
     for act, state in (("pause", TableState.PAUSED), ("pause", TableState.PAUSED), ("resume", TableState.ACTIVE)):
-        with engine.begin() as connection:
-            assert ACTS[act](connection, ONE).state is state
+        assert sql.call(engine, ACTS[act], ONE).state is state
         stage_keys(engine, table, [1])
     assert actions(engine) == ["pause", "resume"]
 
 
-def test_only_a_quarantined_table_is_released_and_it_is_kept_who_and_why(engine: sa.Engine) -> None:
-    table = registered(engine, "t", ID)
-    with rejected(Code.WRONG_TABLE_STATE), engine.begin() as connection:
-        ACTS["release"](connection, ONE)
+def test_only_a_quarantined_table_is_released_and_it_is_kept_who_and_why(engine: sa.Engine, table: Table) -> None:
+    with rejected(Code.WRONG_TABLE_STATE):
+        sql.call(engine, ACTS["release"], ONE)
     assert sql.call(engine, quarantine_table, table.table_id, "foreign_file")
     for act in ("pause", "resume"):
-        with rejected(Code.WRONG_TABLE_STATE), engine.begin() as connection:
-            ACTS[act](connection, ONE)
+        with rejected(Code.WRONG_TABLE_STATE):
+            sql.call(engine, ACTS[act], ONE)
     with engine.begin() as connection:
         assert ACTS["release"](connection, ONE).state is TableState.ACTIVE
         _, event = list_events(connection, T, after=0, limit=10)
     assert (event.actor, event.action, event.reason) == ("operator", "release", "looked")
 
 
-def test_a_repair_needs_a_published_file_whose_payloads_are_kept(engine: sa.Engine) -> None:
-    table = registered(engine, "t", ID)
+def test_a_repair_needs_a_published_file_whose_payloads_are_kept(engine: sa.Engine, table: Table) -> None:
     stage_keys(engine, table, [1])
-    with rejected(Code.UNKNOWN_FILE), engine.begin() as connection:
-        ACTS["repair"](connection, ONE)
+    with rejected(Code.UNKNOWN_FILE):
+        sql.call(engine, ACTS["repair"], ONE)
     sql.run(
         engine,
         """INSERT INTO mirrorgate.landing_files (table_id, generation, number, first_sequence, last_sequence,
@@ -213,16 +206,14 @@ def test_a_repair_needs_a_published_file_whose_payloads_are_kept(engine: sa.Engi
         VALUES (:table_id, 1, 1, 1, 1, 1, 1, 1, '', 'published', 1, 't', now())""",
         table_id=table.table_id,
     )
-    with engine.begin() as connection:
-        ACTS["repair"](connection, ONE)
+    sql.call(engine, ACTS["repair"], ONE)
     assert sql.value(engine, "SELECT repair_requested FROM mirrorgate.landing_files")
     sql.run(engine, "DELETE FROM mirrorgate.block_payloads")
-    with rejected(Code.PAYLOADS_PURGED), engine.begin() as connection:
-        ACTS["repair"](connection, ONE)
+    with rejected(Code.PAYLOADS_PURGED):
+        sql.call(engine, ACTS["repair"], ONE)
 
 
-def test_a_batch_typed_before_a_recreation_is_typed_again(engine: sa.Engine) -> None:
-    table = registered(engine, "t", ID)
+def test_a_batch_typed_before_a_recreation_is_typed_again(engine: sa.Engine, table: Table) -> None:
     batch = typed(table, inserts([{"id": 1}]))
     finished_drop(engine, begin(engine, RECREATE))
     [future] = together(engine, [batch])

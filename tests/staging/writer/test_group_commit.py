@@ -38,20 +38,15 @@ def test_a_receipt_names_the_batch_and_counts_it(engine: sa.Engine) -> None:
     assert receipt == Receipt("sales.orders", table.generation, BatchSequence(1), changes=2, rows=3)
 
 
-def test_requests_that_wait_together_become_one_block_with_a_border_for_each(engine: sa.Engine) -> None:
-    table = registered(engine, "t", IDS)
+def test_requests_that_wait_together_become_one_block_with_a_border_for_each(engine: sa.Engine, table: Table) -> None:
     futures = together(engine, [batch(table, 1)], [batch(table, 2, 3)], [batch(table, 4)])
     assert [sequences(future.result()) for future in futures] == [[1], [2], [3]]
-    blocks = sql.rows(
-        engine,
-        "SELECT first_sequence, last_sequence, batch_rows, batch_changes, row_count FROM mirrorgate.staged_blocks",
-    )
-    assert blocks == [(1, 3, [1, 2, 1], [1, 2, 1], 4)]
+    block = "SELECT first_sequence, last_sequence, batch_rows, batch_changes, row_count FROM mirrorgate.staged_blocks"
+    assert sql.rows(engine, block) == [(1, 3, [1, 2, 1], [1, 2, 1], 4)]
     assert staged_ids(engine, table) == [1, 2, 3, 4]
 
 
-def test_many_threads_and_two_processes_leave_no_gap_and_no_double(engine: sa.Engine) -> None:
-    table = registered(engine, "t", IDS)
+def test_many_threads_and_two_processes_leave_no_gap_and_no_double(engine: sa.Engine, table: Table) -> None:
 
     def send(thread: int) -> list[tuple[int, int]]:
         sent: list[tuple[int, int]] = []
@@ -74,9 +69,8 @@ def test_a_block_holds_one_schema_version(engine: sa.Engine) -> None:
     stage(engine, [batch(old, 1)])
     new = registered(engine, "t", WIDER)
     stage(engine, [typed(new, inserts([{"id": 2, "note": "x"}]))])
-    assert sql.rows(
-        engine, "SELECT first_sequence, schema_version FROM mirrorgate.staged_blocks ORDER BY first_sequence"
-    ) == [(1, 1), (2, 2)]
+    versions = "SELECT first_sequence, schema_version FROM mirrorgate.staged_blocks ORDER BY first_sequence"
+    assert sql.rows(engine, versions) == [(1, 1), (2, 2)]
 
 
 @pytest.mark.parametrize(
@@ -89,8 +83,9 @@ def test_a_block_holds_one_schema_version(engine: sa.Engine) -> None:
         ("state = 'quarantined'", True),
     ],
 )
-def test_the_state_at_the_moment_of_staging_decides(engine: sa.Engine, change: str, accepted: bool) -> None:
-    table = registered(engine, "t", IDS)
+def test_the_state_at_the_moment_of_staging_decides(
+    engine: sa.Engine, table: Table, change: str, accepted: bool
+) -> None:
     sql.run(engine, f"UPDATE mirrorgate.tables SET {change}")
     [future] = together(engine, [batch(table, 1)])
     if accepted:
@@ -101,8 +96,9 @@ def test_the_state_at_the_moment_of_staging_decides(engine: sa.Engine, change: s
         assert sql.value(engine, "SELECT last_sequence FROM mirrorgate.table_counters") == 0
 
 
-def test_a_request_that_arrives_while_a_group_gets_its_receipts_is_alone_in_the_next_group(engine: sa.Engine) -> None:
-    table = registered(engine, "t", IDS)
+def test_a_request_that_arrives_while_a_group_gets_its_receipts_is_alone_in_the_next_group(
+    engine: sa.Engine, table: Table
+) -> None:
     later: list[Future[list[Receipt]]] = []
 
     def submit_one(_: object) -> None:
@@ -118,15 +114,14 @@ def test_a_request_that_arrives_while_a_group_gets_its_receipts_is_alone_in_the_
     assert [batches for (batches,) in found] == [32, 1]
 
 
-def test_a_committed_request_sets_the_staged_event(engine: sa.Engine) -> None:
-    table, staged = registered(engine, "t", IDS), Event()
+def test_a_committed_request_sets_the_staged_event(engine: sa.Engine, table: Table) -> None:
+    staged = Event()
     with running_writer(engine, staged=staged) as writer:
         writer.submit(StagingRequest([batch(table, 1)])).result(timeout=30)
         assert staged.is_set()
 
 
-def test_closing_stages_what_waits_and_rejects_what_comes_later(engine: sa.Engine) -> None:
-    table = registered(engine, "t", IDS)
+def test_closing_stages_what_waits_and_rejects_what_comes_later(engine: sa.Engine, table: Table) -> None:
     writer = GroupCommit(engine)
     waiting = writer.submit(StagingRequest([batch(table, 1)]))
     writer.start()
@@ -138,9 +133,10 @@ def test_closing_stages_what_waits_and_rejects_what_comes_later(engine: sa.Engin
 
 @pytest.mark.parametrize("caller_waits", [lambda futures: futures[1], lambda futures: futures[0]])
 def test_a_caller_that_has_gone_takes_no_number_and_disturbs_no_other(
-    engine: sa.Engine, caller_waits: Callable[[Sequence["Future[list[Receipt]]"]], "Future[list[Receipt]]"]
+    engine: sa.Engine,
+    table: Table,
+    caller_waits: Callable[[Sequence["Future[list[Receipt]]"]], "Future[list[Receipt]]"],
 ) -> None:
-    table = registered(engine, "t", IDS)
     writer = GroupCommit(engine)
     futures = [writer.submit(StagingRequest([batch(table, key)])) for key in (1, 2)]
     waits = caller_waits(futures)
@@ -152,8 +148,7 @@ def test_a_caller_that_has_gone_takes_no_number_and_disturbs_no_other(
     assert sql.value(engine, "SELECT last_sequence FROM mirrorgate.table_counters") == 1
 
 
-def test_a_writer_whose_callers_have_all_gone_still_stops(engine: sa.Engine) -> None:
-    table = registered(engine, "t", IDS)
+def test_a_writer_whose_callers_have_all_gone_still_stops(engine: sa.Engine, table: Table) -> None:
     writer = GroupCommit(engine)
     assert writer.submit(StagingRequest([batch(table, 1)])).cancel()
     writer.start()
@@ -161,8 +156,7 @@ def test_a_writer_whose_callers_have_all_gone_still_stops(engine: sa.Engine) -> 
     assert sql.value(engine, "SELECT count(*) FROM mirrorgate.staged_blocks") == 0
 
 
-def test_a_request_in_its_transaction_can_no_longer_be_taken_back(engine: sa.Engine) -> None:
-    table = registered(engine, "t", IDS)
+def test_a_request_in_its_transaction_can_no_longer_be_taken_back(engine: sa.Engine, table: Table) -> None:
     locked = sql.locked(engine, "SELECT FROM mirrorgate.table_counters FOR UPDATE")
     with running_writer(engine) as writer:
         with locked:
@@ -191,8 +185,10 @@ class Caller:
         self.outcome = exception
 
 
-def test_a_waiter_of_the_callers_own_gets_the_receipts_and_errors_that_a_future_gets(engine: sa.Engine) -> None:
-    moved, table = registered(engine, "moved", IDS), registered(engine, "t", IDS)
+def test_a_waiter_of_the_callers_own_gets_the_receipts_and_errors_that_a_future_gets(
+    engine: sa.Engine, table: Table
+) -> None:
+    moved = registered(engine, "moved", IDS)
     registered(engine, "moved", WIDER)
     writer = GroupCommit(engine)
     good, bad = Caller(), Caller()
@@ -206,19 +202,13 @@ def test_a_waiter_of_the_callers_own_gets_the_receipts_and_errors_that_a_future_
         writer.stage(WaitingRequest(StagingRequest([batch(table, 2)]), Caller()))
 
 
-def test_the_groups_are_cut_at_the_caps(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = registered(engine, "t", IDS)
+def test_the_groups_are_cut_at_the_caps(engine: sa.Engine, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.staging.writer.request_queue.MAX_GROUP_REQUESTS", 2)
     monkeypatch.setattr("app.staging.writer.request_queue.MAX_GROUP_ROWS", 3)
     requests = [[batch(table, *range(rows))] for rows in (1, 1, 1, 9, 1, 2, 1)]
     together(engine, *requests)
-    assert sql.rows(engine, "SELECT batch_rows FROM mirrorgate.staged_blocks ORDER BY first_sequence") == [
-        ([1, 1],),
-        ([1],),
-        ([9],),
-        ([1, 2],),
-        ([1],),
-    ]
+    found = sql.rows(engine, "SELECT batch_rows FROM mirrorgate.staged_blocks ORDER BY first_sequence")
+    assert [rows for (rows,) in found] == [[1, 1], [1], [9], [1, 2], [1]]
 
 
 @dataclass
@@ -254,9 +244,8 @@ def waiting_commit(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 
 def test_requests_that_arrive_before_a_commit_are_read_while_it_waits(
-    engine: sa.Engine, waiting_commit: sa.Connection
+    engine: sa.Engine, table: Table, waiting_commit: sa.Connection
 ) -> None:
-    table = registered(engine, "t", IDS)
     second = Unread(batch(table, 2), lambda: waiting_commit.exec_driver_sql("SELECT pg_advisory_unlock(7)"))
     with running_writer(engine) as writer:
         first = Unread(batch(table, 1), lambda: writer.read_and_stage([second]))
@@ -265,9 +254,8 @@ def test_requests_that_arrive_before_a_commit_are_read_while_it_waits(
 
 
 def test_a_long_body_is_read_between_two_groups_and_not_during_a_commit(
-    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+    engine: sa.Engine, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = registered(engine, "t", IDS)
     monkeypatch.setattr("app.staging.writer.request_queue.MAX_BYTES_TOGETHER", 10)
     committed: list[bool] = []
     second = Unread(batch(table, 2), lambda: committed.append(first.waiter.done()), size=11)
