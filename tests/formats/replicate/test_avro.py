@@ -6,6 +6,7 @@ import tracemalloc
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import product
 from typing import Any
 
 import pytest
@@ -85,9 +86,9 @@ def rows_of(record: Record, count: int) -> list[dict[str, Any] | None]:
 
 
 def as_json(value: Any) -> Any:
-    return float(value) if isinstance(value, Decimal) else {k: as_json(v) for k, v in value.items()} if isinstance(
-        value, dict
-    ) else value  # fmt: skip
+    if isinstance(value, dict):
+        return {name: as_json(inner) for name, inner in value.items()}
+    return float(value) if isinstance(value, Decimal) else value
 
 
 @st.composite
@@ -125,6 +126,7 @@ def record(*types: Any, name: str = "R") -> dict[str, Any]:
     return {"type": "record", "name": name, "fields": [{"name": f"f{at}", "type": of} for at, of in enumerate(types)]}
 
 
+MESSAGE = {"magic": "atMSG", "type": "DT", "messageSchemaId": "1", "message": ""}
 NOTHING = record("null", {"type": "fixed", "name": "F", "size": 0}, name="N")
 DEEP: Any = "int"
 for level in range(70):
@@ -140,7 +142,7 @@ for level in range(70):
         (record({"type": "array", "items": "boolean"}), b"\xc0\x9a\x0c" + bytes(100_001), "more values"),
         (
             record({"type": "map", "values": record("boolean", name="B")}),
-            (b"\x80\x92\xf4\x01" + bytes(10**6)),
+            b"\x80\x92\xf4\x01" + bytes(10**6),
             "more values",
         ),
         (record("bytes"), b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01", "not of the Avro"),
@@ -161,13 +163,7 @@ for level in range(70):
 )
 def test_hostile_avro_gets_an_error_with_its_index_in_little_memory(schema: Any, payload: bytes, detail: str) -> None:
     text = schema if isinstance(schema, str) and schema.startswith("[") else json.dumps(schema)
-    message = {
-        "magic": "atMSG",
-        "type": "DT",
-        "messageSchemaId": "1",
-        "message": base64.b64encode(payload).decode(),
-    }
-    body = b"null\n" + json.dumps(message).encode()
+    body = b"null\n" + json.dumps(MESSAGE | {"message": base64.b64encode(payload).decode()}).encode()
     tracemalloc.start()
     try:
         with rejected() as error:
@@ -184,7 +180,6 @@ def test_hostile_avro_gets_an_error_with_its_index_in_little_memory(schema: Any,
 def test_memory_for_what_records_become_is_reserved_before_it_is_used() -> None:
     """A record of null fields takes no byte, and its JSON has all their names."""
     schema = json.dumps(record(*["null"] * 1_000))
-    message = {"magic": "atMSG", "type": "DT", "messageSchemaId": "1", "message": ""}
     reserved: list[int] = []
 
     def reserve(size: int) -> None:
@@ -192,7 +187,7 @@ def test_memory_for_what_records_become_is_reserved_before_it_is_used() -> None:
         if size > 50_000:
             raise RejectedInput(Code.BODY_TOO_LARGE, "too much")
 
-    body = b"\n".join([json.dumps(message).encode()] * 100)
+    body = b"\n".join([json.dumps(MESSAGE).encode()] * 100)
     with rejected(Code.BODY_TOO_LARGE):
         decode_replicate(body, InputLimits(1_000, 1_000, reserve), schemas=lambda _: schema)
     assert max(reserved) < 100_000
@@ -200,21 +195,14 @@ def test_memory_for_what_records_become_is_reserved_before_it_is_used() -> None:
 
 def test_a_metadata_message_of_many_columns_is_within_the_bound_of_lists() -> None:
     values = {"type": "map", "values": record("int", "string", "int", "int", "int", "int", name="C")}
-    columns = {
-        f"column {number}": {"f0": 1, "f1": "INT4", "f2": 0, "f3": 0, "f4": 0, "f5": 0} for number in range(5_000)
-    }
+    column = {"f0": 1, "f1": "INT4", "f2": 0, "f3": 0, "f4": 0, "f5": 0}
+    columns = {f"column {number}": column for number in range(5_000)}
     schema = {"type": "record", "name": "M", "fields": [{"name": "c", "type": values}]}
     plan = DecodePlan(read_schema(json.dumps(schema)), Style.TEXT, max_values=MAX_LIST_VALUES)
     assert len(json.loads(plan.json(encoded(schema, {"c": columns})))["c"]) == 5_000
 
 
 def test_an_envelope_differs_from_the_one_before_it_in_any_part() -> None:
-    whole = [
-        envelope("DT", b"x" * length, schema_id=schema_id)
-        for schema_id in ("a", "b", None)
-        for length in (0, 63, 64, 8_191, 8_192, 100_000)
-    ]
-    found = read_envelopes(b"".join(whole))
-    assert [(one.schema_id, len(one.message)) for one in found] == [
-        (schema_id, length) for schema_id in ("a", "b", None) for length in (0, 63, 64, 8_191, 8_192, 100_000)
-    ]
+    sent = [*product(("a", "b", None), (0, 63, 64, 8_191, 8_192, 100_000))]
+    whole = [envelope("DT", b"x" * length, schema_id=schema_id) for schema_id, length in sent]
+    assert [(one.schema_id, len(one.message)) for one in read_envelopes(b"".join(whole))] == sent

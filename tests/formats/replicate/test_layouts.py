@@ -111,33 +111,18 @@ def test_operations_have_the_names_of_the_layout_and_replicates_own(written: Any
 
 def test_a_layout_says_where_the_table_the_schema_id_and_the_key_are() -> None:
     layout = {"data": "row", "headers": "h", "schema": "src.owner", "table": "src.name", "schema_id": "s", "key": "pk"}
-    message = {
-        "row": None,
-        "h": {"operation": "DELETE"},
-        "src": {"owner": "HR", "name": "JOBS"},
-        "s": "7",
-        "pk": {"ID": 1},
-    }
-    entry = change_of(layout, message)
-    assert (entry.source, entry.schema_id, entry.key, entry.key_at) == (
-        SourceName(None, "HR", "JOBS"),
-        "7",
-        {"ID": 1},
-        "/pk",
-    )
-    spread = layout | {"key": "pk_*"}
-    assert change_of(spread, {"h": {"operation": "DELETE"}, "pk_ID": 1}).key == {"ID": 1}
+    deleted = {"row": None, "h": {"operation": "DELETE"}}
+    entry = change_of(layout, deleted | {"src": {"owner": "HR", "name": "JOBS"}, "s": "7", "pk": {"ID": 1}})
+    assert (entry.source, entry.schema_id) == (SourceName(None, "HR", "JOBS"), "7")
+    assert (entry.key, entry.key_at) == ({"ID": 1}, "/pk")
+    assert change_of(layout | {"key": "pk_*"}, deleted | {"pk_ID": 1}).key == {"ID": 1}
 
 
 def test_what_a_layout_does_not_name_is_not_read() -> None:
     layout = {"data": "data", "operation": "headers.operation"}
     entry = change_of(layout, {"data": ROW, "beforeData": BEFORE, "headers": HEADERS, "table": "t"})
-    assert (entry.change.before, entry.column_mask, entry.change.source_position, entry.source) == (
-        None,
-        None,
-        None,
-        None,
-    )
+    unread = (entry.change.before, entry.column_mask, entry.change.source_position, entry.source)
+    assert unread == (None,) * 4
 
 
 def test_metadata_is_read_in_its_usual_form_whatever_the_layout() -> None:

@@ -56,12 +56,6 @@ def test_audit_columns_have_the_operation_the_time_and_the_position_of_each_form
     assert audited(harness, "p") == [[4, "upsert", None, None], [2, "delete", None, None]]
 
 
-def test_a_changed_key_is_a_delete_and_an_insert(harness: IngestHarness) -> None:
-    harness.put("t", SCHEMA, audit_columns={"operation": "_op"})
-    harness.arcion(arcion("t", texts(ADA), {"id": "2", "name": "Ada"}))
-    assert harness.landed("t", "id", "_op") == [[2, 1, "delete"], [0, 2, "insert"]]
-
-
 def test_the_order_grows_and_the_time_is_that_of_acceptance(harness: IngestHarness) -> None:
     harness.put("t", SCHEMA, audit_columns=AUDIT)
     before = datetime.now(UTC)

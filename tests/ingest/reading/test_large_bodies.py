@@ -53,14 +53,9 @@ def hurried(harness: IngestHarness, monkeypatch: pytest.MonkeyPatch) -> IngestHa
 def test_updates_completed_by_row_images_take_the_columnar_path(hurried: IngestHarness) -> None:
     hurried.arcion(*large(changed("t", "1", total="2"), insert("t", "2", "Bob"), changed("t", "2", total="3")))
     hurried.arcion(*large(arcion("t", {"id": "2", "name": "Bob", "total": "3"}), changed("t", "1", name="Eve")))
-    rows = [[*row[:2], row[2], row[3] and str(row[3])] for row in hurried.landed("t", "id", "name", "total")[1:]]
-    assert rows == [
-        [1, 1, "Ada", "2.00"],
-        [0, 2, "Bob", None],
-        [1, 2, "Bob", "3.00"],
-        [2, 2, None, None],
-        [1, 1, "Eve", "2.00"],
-    ]
+    rows = hurried.landed("t", "id", "name", "total")[1:]
+    assert rows[:3] == [[1, 1, "Ada", 2], [0, 2, "Bob", None], [1, 2, "Bob", 3]]
+    assert rows[3:] == [[2, 2, None, None], [1, 1, "Eve", 2]]
     assert [*stored_images(hurried.engine, hurried.table("t")).values()] == [{"id": "1", "name": "Eve", "total": "2"}]
 
 

@@ -7,12 +7,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 import app
-from app.staging.connection.database import (
-    AdvisoryLock,
-    lock_for_transaction,
-    try_lock_for_session,
-    unlock_session,
-)
+from app.staging.connection.database import AdvisoryLock, lock_for_transaction, try_lock_for_session, unlock_session
 
 
 def test_no_two_purposes_share_a_number() -> None:

@@ -107,19 +107,20 @@ def test_a_renamed_table_lands_its_rows_again_from_their_images(engine: sa.Engin
     assert sql.value(engine, "SELECT last_sequence FROM mirrorgate.table_counters") == 1
 
 
+HISTORY = {"row_images": "on", "history": "append_only"}
+
+
 @pytest.mark.parametrize(
     ("first", "later"),
-    [({}, {"row_images": "on"}), ({"row_images": "on", "history": "append_only"}, None)],
+    [({}, {"row_images": "on"}), (HISTORY, HISTORY)],
     ids=["incomplete images", "history"],
 )
 def test_a_renamed_table_whose_images_are_not_its_rows_begins_empty(
-    engine: sa.Engine, first: dict[str, str], later: dict[str, str] | None
+    engine: sa.Engine, first: dict[str, str], later: dict[str, str]
 ) -> None:
-    table = registered(engine, "t", WIDE, TableOptions.parse(first))
-    stage(engine, [typed(table, inserts([{"id": "a", "note": "old"}]))])
-    if later is not None:
-        table = registered(engine, "t", None, TableOptions.parse(later))
-    stage(engine, [typed(table, inserts([{"id": "b", "note": "new"}]))])
+    for options, key in ((first, "a"), (later, "b")):
+        table = registered(engine, "t", WIDE, TableOptions.parse(options))
+        stage(engine, [typed(table, inserts([{"id": key, "note": "x"}]))])
     new_name = TableName.parse("other")
     assert finished_drop(engine, begin(engine, DropPlan(DropAction.RENAME, new_name=new_name))).landed_again == 0
     renamed = current(engine, "other")
@@ -148,9 +149,8 @@ def test_the_same_drop_again_changes_nothing_and_another_is_rejected(engine: sa.
 
 
 def test_a_drop_ends_the_owners_epoch(engine: sa.Engine, table: Table) -> None:
-    sql.run(
-        engine, "INSERT INTO mirrorgate.table_leases VALUES (:table_id, 3, gen_random_uuid())", table_id=table.table_id
-    )
+    lease = "INSERT INTO mirrorgate.table_leases VALUES (:table_id, 3, gen_random_uuid())"
+    sql.run(engine, lease, table_id=table.table_id)
     dropping = begin(engine, DROP)
     assert sql.value(engine, "SELECT epoch FROM mirrorgate.table_leases") == 4
     with pytest.raises(InvariantBroken, match=Code.STALE_EPOCH), engine.begin() as connection:

@@ -12,12 +12,7 @@ from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.staging.connection import database
 from app.staging.connection.database import open_engine, translated_errors
 from app.staging.tables.registration import Registration, RegistrationOutcome, register_table
-from app.staging.tables.registry import (
-    find_table,
-    find_table_by_id,
-    list_tables,
-    quarantine_table,
-)
+from app.staging.tables.registry import find_table, find_table_by_id, list_tables, quarantine_table
 from app.staging.tables.replicate_sources import names_with_schema_id, record_replicate_metadata, replicate_metadata
 from app.staging.tables.schema_versions import schema_of_version
 from mirrorgate.errors import Code, TemporarilyUnavailable
@@ -53,10 +48,8 @@ def test_new_columns_make_a_new_version_beside_the_old_one(engine: sa.Engine) ->
     assert evolved.outcome is RegistrationOutcome.EVOLVED
     assert (evolved.table.table_id, evolved.table.schema_version) == (table.table_id, 2)
     assert evolved.table.schema == WIDER
-    with engine.begin() as connection:
-        versions = [
-            schema_of_version(connection, table.table_id, Generation(1), SchemaVersion(number)) for number in (1, 2)
-        ]
+    place = (table.table_id, Generation(1))
+    versions = [sql.call(engine, schema_of_version, *place, SchemaVersion(number)) for number in (1, 2)]
     assert versions == [FIRST, WIDER]
 
 
@@ -124,11 +117,8 @@ def test_tables_are_found_by_the_schema_ids_they_have_and_had(engine: sa.Engine)
             record_replicate_metadata(connection, table.table_id, history)
         assert replicate_metadata(connection, tables[0].table_id) == histories[0]
         found = {schema_id: names_with_schema_id(connection, schema_id) for schema_id in ("new", "old", "never")}
-    assert {key: sorted(map(str, names)) for key, names in found.items()} == {
-        "new": ["one"],
-        "old": ["one", "two"],
-        "never": [],
-    }
+    named = {key: sorted(map(str, names)) for key, names in found.items()}
+    assert named == {"new": ["one"], "old": ["one", "two"], "never": []}
 
 
 def test_quarantine_stops_an_active_table_with_a_reason_and_changes_no_other_state(engine: sa.Engine) -> None:

@@ -16,6 +16,7 @@ from app.staging.batches.staged_blocks import TransactionId, current_transaction
 from app.staging.connection import database
 from app.staging.connection.database import open_engine
 from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
+from tests.staging.writer.test_many_tables import OCCUPY_SEQUENCE
 from tests.support.gateway_parts import inserts, registered, running_writer, stage, together, typed
 from tests.support.postgres import sql
 
@@ -48,13 +49,7 @@ def test_a_lock_that_is_not_granted_in_time_is_a_busy_table(
 
 def test_a_failed_transaction_gives_its_numbers_back(engine: sa.Engine, table: Table) -> None:
     stage(engine, [typed(table, inserts([{"id": 1}]))])
-    sql.run(
-        engine,
-        """INSERT INTO mirrorgate.staged_blocks (table_id, generation, first_sequence, last_sequence, schema_version,
-            batch_rows, batch_changes, row_count, change_count, payload_bytes, payload_digest)
-        VALUES (:table_id, 1, 2, 2, 1, '{1}', '{1}', 1, 1, 1, sha256(''))""",
-        table_id=table.table_id,
-    )
+    sql.run(engine, OCCUPY_SEQUENCE, table_id=table.table_id, sequence=2)
     with pytest.raises(sa.exc.IntegrityError):
         stage(engine, [typed(table, inserts([{"id": 2}]))])
     assert sql.value(engine, "SELECT last_sequence FROM mirrorgate.table_counters") == 1

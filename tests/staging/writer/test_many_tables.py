@@ -21,10 +21,10 @@ WIDER = schema_of({"id": "int64", "note": "string"}, ["id"])
 MAX_TABLES = 5
 _NAMES = itertools.count()
 
-OCCUPY_FIRST_SEQUENCE = """
+OCCUPY_SEQUENCE = """
     INSERT INTO mirrorgate.staged_blocks (table_id, generation, first_sequence, last_sequence, schema_version,
         batch_rows, batch_changes, row_count, change_count, payload_bytes, payload_digest)
-    VALUES (:table_id, 1, 1, 1, 1, '{1}', '{1}', 1, 1, 1, sha256(''))"""
+    VALUES (:table_id, 1, :sequence, :sequence, 1, '{1}', '{1}', 1, 1, 1, sha256(''))"""
 
 
 def batch(table: Table, *keys: int, position: str | None = None) -> Batch:
@@ -61,7 +61,7 @@ def test_each_request_of_a_group_is_staged_in_all_its_tables_or_fails_for_its_ow
     registered(engine, f"{prefix}.moved", WIDER)
     tables = [registered(engine, f"{prefix}.t{number}", IDS) for number in range(MAX_TABLES)]
     for number in occupied:
-        sql.run(engine, OCCUPY_FIRST_SEQUENCE, table_id=tables[number].table_id)
+        sql.run(engine, OCCUPY_SEQUENCE, table_id=tables[number].table_id, sequence=1)
     expected: list[list[int]] = [[] for _ in tables]
     sequences: Counter[int] = Counter()
     keys = itertools.count()
@@ -145,7 +145,7 @@ def test_a_group_whose_last_statement_fails_leaves_nothing_of_the_first(
 ) -> None:
     monkeypatch.setattr("app.staging.batches.staged_blocks.MAX_BYTES_PER_STATEMENT", 1)
     one, other = registered(engine, "one", IDS), registered(engine, "other", IDS)
-    sql.run(engine, OCCUPY_FIRST_SEQUENCE, table_id=other.table_id)
+    sql.run(engine, OCCUPY_SEQUENCE, table_id=other.table_id, sequence=1)
     [future] = together(engine, [batch(one, 1), batch(other, 1)])
     with pytest.raises(sa.exc.IntegrityError):
         future.result()
