@@ -1,14 +1,5 @@
 """A harness over one database."""
 
-from collections.abc import Iterator
+from tests.ingest.conftest import harness
 
-import pytest
-import sqlalchemy as sa
-
-from tests.support.ingest_harness import IngestHarness, open_harness
-
-
-@pytest.fixture
-def harness(engine: sa.Engine) -> Iterator[IngestHarness]:
-    with open_harness(engine) as harness:
-        yield harness
+__all__ = ["harness"]

@@ -23,6 +23,7 @@ from tests.support.gateway_parts import inserts, stage, typed
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import Owned, claim_by, plan
+from tests.support.samples.messages import arcion
 from tests.support.samples.schemas import schema_of
 
 ID = schema_of({"id": "int64"}, ["id"], ["id"])
@@ -110,20 +111,9 @@ def test_images_of_all_tables_of_a_transaction_count_together(
     schema = schema_of({"id": "int64", "text": "string"}, ["id"], ["id"])
     for name in ("t", "u"):
         harness.put(name, schema, partial_updates="complete")
-        harness.arcion(*({**_message(name), "after": {"id": "1", "text": "x" * 1_000}},))
+        harness.arcion(arcion(name, None, {"id": "1", "text": "x" * 1_000}))
     monkeypatch.setattr(row_images, "MAX_COMPLETED_BYTES", 1_500)
-    changes = [{**_message(name), "opType": "U", "before": {"id": "1"}, "after": {"id": "1"}} for name in ("t", "u")]
-    for change in changes:
-        change["exists"] = {"id": "3"}
+    changes = [arcion(name, {"id": "1"}, {"id": "1"}) for name in ("t", "u")]
     harness.arcion(changes[0])
     with pytest.raises(Exception, match="body_too_large"):
         harness.arcion(*changes)
-
-
-def _message(table: str) -> dict[str, Any]:
-    namespace = {"catalog": None, "schema": None}
-    return {
-        "tableName": {"namespace": namespace, "name": table},
-        "opType": "I",
-        "exists": {"id": "1", "text": "1"},
-    }

@@ -1,14 +1,12 @@
 """What the bridges read: topics of JSON and of Avro, each record with the number that it has in its partition."""
 
 import json
-from io import BytesIO
-from typing import Any, Final
+from typing import Final
 
-import fastavro
 import msgspec
-from fastavro.schema import parse_schema
 
-from tests.support.kafka import MockCluster, Record, RegistryDouble, framed
+from tests.support.forms.avro import encoded
+from tests.support.kafka import MockCluster, Record, RegistryDouble
 
 COLUMNS: Final = {"partition": "int32", "number": "int64", "note": "string"}
 _SCHEMA: Final = {
@@ -27,7 +25,6 @@ class Source:
 
     def __init__(self, cluster: MockCluster, registry: RegistryDouble, partitions: int) -> None:
         self._cluster = cluster
-        self._avro = parse_schema(_SCHEMA)
         self._schema = registry.register("avro.orders-value", json.dumps(_SCHEMA))
         self.partitions = {"json.orders": partitions, "avro.orders": 2}
         self.produced = {(topic, at): 0 for topic, count in self.partitions.items() for at in range(count)}
@@ -52,9 +49,5 @@ class Source:
 
     def _record(self, topic: str, partition: int, number: int) -> Record:
         row = {"partition": partition, "number": number, "note": "x" * (number % 50)}
-        return Record(self._encoded(row) if topic.startswith("avro") else msgspec.json.encode(row), partition=partition)
-
-    def _encoded(self, row: dict[str, Any]) -> bytes:
-        stream = BytesIO()
-        fastavro.schemaless_writer(stream, self._avro, row)
-        return framed(self._schema, stream.getvalue())
+        is_avro = topic.startswith("avro")
+        return Record(encoded(_SCHEMA, row, self._schema) if is_avro else msgspec.json.encode(row), partition=partition)

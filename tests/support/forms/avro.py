@@ -59,11 +59,11 @@ class OneSchema:
         return RegisteredSchema("AVRO", json.dumps(self._schema))
 
 
-def encoded(schema: Any, record: Any) -> bytes:
-    """Return the record in Confluent's wire format."""
+def encoded(schema: Any, record: Any, identity: int = 1) -> bytes:
+    """Return the record in Confluent's wire format; `identity` is the id of its schema."""
     stream = BytesIO()
     fastavro.schemaless_writer(stream, parse_schema(schema), record)
-    return framed(1, stream.getvalue())
+    return framed(identity, stream.getvalue())
 
 
 def columns_of(table: SourceTable) -> list[dict[str, Any]]:
