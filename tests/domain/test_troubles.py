@@ -231,45 +231,45 @@ def told(plan: AlertPlan) -> tuple[list[str], list[str]]:
     return [known.alert.code for known in plan.firing], [known.alert.code for known in plan.resolved]
 
 
-def test_an_alert_is_told_once_it_lasts_and_once_when_it_is_over() -> None:
-    memory = Memory()
-    looks = [(0, [QUARANTINED]), (59, [QUARANTINED]), (60, [QUARANTINED]), (70, [QUARANTINED]), (80, []), (90, [])]
-    assert [told(memory.look(seconds, found)) for seconds, found in looks] == [
-        ([], []),
-        ([], []),
-        (["foreign_file"], []),
-        ([], []),
-        ([], ["foreign_file"]),
-        ([], []),
-    ]
+OTHER_TEXT = replace(QUARANTINED, detail="Two files are foreign.")
+OTHER_CAUSE = replace(QUARANTINED, code="landing_folder_lost")
 
 
-def test_what_ends_before_it_was_told_is_never_told() -> None:
-    memory = Memory()
-    memory.look(0, [QUARANTINED])
-    assert told(memory.look(30, [])) == ([], [])
-    assert not memory.known
-
-
-def test_another_cause_is_told_and_another_text_is_not() -> None:
-    memory = Memory(after_seconds=0)
-    memory.look(0, [QUARANTINED])
-    assert told(memory.look(10, [replace(QUARANTINED, detail="Two files are foreign.")])) == ([], [])
-    assert told(memory.look(20, [replace(QUARANTINED, code="landing_folder_lost")])) == (["landing_folder_lost"], [])
-
-
-def test_another_cause_is_told_only_once_it_lasts() -> None:
-    memory, other = Memory(), replace(QUARANTINED, code="landing_folder_lost")
-    looks = [(0, QUARANTINED), (60, QUARANTINED), (70, other), (80, QUARANTINED), (90, other), (140, other)]
-    found = [told(memory.look(seconds, [alert])) for seconds, alert in looks]
-    assert found == [([], []), (["foreign_file"], []), ([], []), ([], []), ([], []), ([], [])]
-    assert told(memory.look(150, [other])) == (["landing_folder_lost"], [])
-
-
-def test_a_cause_that_changes_before_it_was_told_does_not_delay_the_alert() -> None:
-    memory = Memory()
-    memory.look(0, [QUARANTINED])
-    assert told(memory.look(60, [replace(QUARANTINED, code="landing_folder_lost")])) == (["landing_folder_lost"], [])
+@pytest.mark.parametrize(
+    ("after_seconds", "looks", "messages"),
+    [
+        (60, [(0, QUARANTINED), (59, QUARANTINED), (60, QUARANTINED), (70, QUARANTINED)], {60: "foreign_file"}),
+        (60, [(0, QUARANTINED), (60, QUARANTINED), (80, None), (90, None)], {60: "foreign_file", 80: "over"}),
+        (60, [(0, QUARANTINED), (30, None)], {}),
+        (0, [(0, QUARANTINED), (10, OTHER_TEXT)], {0: "foreign_file"}),
+        (0, [(0, QUARANTINED), (20, OTHER_CAUSE)], {0: "foreign_file", 20: "landing_folder_lost"}),
+        (
+            60,
+            [(0, QUARANTINED), (60, QUARANTINED), (70, OTHER_CAUSE), (80, QUARANTINED)]
+            + [(seconds, OTHER_CAUSE) for seconds in (90, 140, 150)],
+            {60: "foreign_file", 150: "landing_folder_lost"},
+        ),
+        (60, [(0, QUARANTINED), (60, OTHER_CAUSE)], {60: "landing_folder_lost"}),
+    ],
+    ids=[
+        "once it lasts",
+        "once when it is over",
+        "never if it ends before",
+        "not because of another text",
+        "because of another cause",
+        "because of another cause only once that lasts",
+        "without delay if the cause changes before",
+    ],
+)
+def test_an_alert_is_told(
+    after_seconds: float, looks: list[tuple[float, Trouble | None]], messages: dict[float, str]
+) -> None:
+    memory, found = Memory(after_seconds), dict[float, str]()
+    for seconds, trouble in looks:
+        firing, resolved = told(memory.look(seconds, [trouble] if trouble else []))
+        found |= [(seconds, code) for code in firing] + [(seconds, "over") for _ in resolved]
+    assert found == messages
+    assert bool(memory.known) is (looks[-1][1] is not None)
 
 
 def test_a_message_that_is_not_taken_is_sent_again() -> None:

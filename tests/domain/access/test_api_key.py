@@ -46,12 +46,6 @@ def test_a_key_with_two_secrets_is_recognised_by_either() -> None:
     assert not key.matches_any([])
 
 
-def test_a_key_that_is_none_is_rejected_without_its_text() -> None:
-    with rejected() as rejection:
-        ApiKey.parse("mg_not-a-key")
-    assert rejection.detail == "the key is not of the form mg_<id>_<secret>"
-
-
 def test_a_signed_token_is_told_from_a_key() -> None:
     assert looks_like_a_token("eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl")
     assert not looks_like_a_token(format_key("0011aabb", SECRET))
@@ -80,9 +74,9 @@ def test_the_secret_is_not_in_what_a_key_prints() -> None:
     ],
 )
 def test_any_other_text_is_rejected_without_being_repeated(text: str) -> None:
-    with rejected() as rejection:
+    with rejected(Code.UNAUTHENTICATED) as rejection:
         ApiKey.parse(text)
-    assert rejection.code == Code.UNAUTHENTICATED
+    assert rejection.detail == "the key is not of the form mg_<id>_<secret>"
     assert SECRET not in rejection.text
 
 
@@ -144,14 +138,16 @@ def test_the_signature_of_the_body_is_right_and_any_other_is_not() -> None:
 def test_a_signature_with_a_time_is_right_for_some_minutes() -> None:
     for moment in (int(NOW), int(NOW) - MAX_SKEW_SECONDS + 1, int(NOW) + MAX_SKEW_SECONDS):
         assert is_of(timed(moment))
+    assert is_of(timed(int(NOW) - MAX_SKEW_SECONDS), now=float(int(NOW)))
     for moment in (int(NOW) - MAX_SKEW_SECONDS - 1, int(NOW) + MAX_SKEW_SECONDS + 2, 0, 999_999_999_999):
         assert not is_of(timed(moment))
     assert not is_of(timed(int(NOW)).replace("t=1", "t=01"))
     assert not is_of(f"t={int(NOW)},v1={digest(BODY)}")
 
 
-def test_one_right_signature_of_several_is_enough() -> None:
+def test_one_right_signature_of_up_to_four_is_enough() -> None:
     assert is_of(f"t={int(NOW)},v1={'0' * 64},{timed(int(NOW)).partition(',')[2]},v0=ignored")
+    assert is_of(f"t={int(NOW)}" + f",v1={'0' * 64}" * 3 + f",v1={timed(int(NOW))[-64:]}")
     assert not is_of(f"t={int(NOW)}" + f",v1={'0' * 64}" * 4 + f",v1={timed(int(NOW))[-64:]}")
 
 
@@ -171,6 +167,11 @@ NO_SIGNATURES = [
     "t=1,v1=0",
     ",",
     f"t=1 v1={ZEROS}",
+    f"t=1,v1={ZEROS},v1=g",
+    f"t=1,t=x,v1={ZEROS}",
+    f"t=1,=x,v1={ZEROS}",
+    f"t=1,v1={ZEROS},",
+    f"t=1,v1=x={ZEROS}",
 ]
 
 
@@ -183,22 +184,6 @@ def test_a_header_of_another_form_is_no_signature(header: str) -> None:
 def test_any_header_is_read_or_rejected(header: str) -> None:
     signature = Signature.parse(header)
     assert signature is None or not signature.is_of(BODY, SIGNING_SECRET, NOW)
-
-
-@pytest.mark.parametrize(
-    "header",
-    [f"t=1,v1={ZEROS},v1=g", f"t=1,t=x,v1={ZEROS}", f"t=1,=x,v1={ZEROS}", f"t=1,v1={ZEROS},", f"t=1,v1=x={ZEROS}"],
-)
-def test_a_part_that_is_damaged_makes_the_header_no_signature(header: str) -> None:
-    assert Signature.parse(header) is None
-
-
-def test_a_header_can_have_four_signatures() -> None:
-    assert is_of(f"t={int(NOW)}" + f",v1={'0' * 64}" * 3 + f",v1={timed(int(NOW))[-64:]}")
-
-
-def test_a_time_at_the_limit_is_right() -> None:
-    assert is_of(timed(int(NOW) - MAX_SKEW_SECONDS), now=float(int(NOW)))
 
 
 def test_a_signing_secret_is_the_same_in_every_release() -> None:

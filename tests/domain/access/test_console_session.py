@@ -190,9 +190,8 @@ def test_the_subject_of_a_token_is_the_same_each_time(claims: dict[str, Any], su
     "claims", [{}, {"sub": ""}, {"sub": "x" * 201}, {"sub": "a b"}, {"sub": "a\x00"}, {"sub": 7, "azp": "app"}]
 )
 def test_a_token_without_a_subject_is_rejected(claims: dict[str, Any]) -> None:
-    with rejected() as rejection:
+    with rejected(Code.UNAUTHENTICATED) as rejection:
         subject_of(claims)
-    assert rejection.code is Code.UNAUTHENTICATED
     assert rejection.detail in {
         "the token names no subject and no application",
         "the token's claim sub must be 1 to 200 visible ASCII characters",

@@ -9,21 +9,18 @@ from app.domain.access.mask_secret import (
     MaskSecret,
     check_registered,
 )
-from app.domain.model.names import TableName
-from app.domain.model.table import Generation, Table, TableId, TableState
+from app.domain.model.table import Table
 from app.domain.model.table_options import TableOptions
-from app.domain.model.table_schema import SchemaVersion
 from mirrorgate.errors import Code, TemporarilyUnavailable
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import active_table, schema_of
 
 SALT, OTHER_SALT = bytes(SALT_BYTES), bytes([1]) * SALT_BYTES
 FORMER, PRESENT = MaskSecret(b"the former secret"), MaskSecret(b"the present secret")
 OF_FORMER, OF_PRESENT = FORMER.fingerprint(SALT), PRESENT.fingerprint(OTHER_SALT)
 TABLES = HashedTables({"one": OF_PRESENT, "two": OF_PRESENT})
 SCHEMA = schema_of({"id": "int64", "mail": "string"}, ["id"])
-PLACE = (TableId(1), TableName.parse("t"), Generation(1), TableState.ACTIVE, SchemaVersion(1), SCHEMA)
-HASHED = Table(*PLACE, TableOptions.parse({"masks": {"mail": {"method": "hash"}}}), mask_fingerprint=OF_FORMER)
-PLAIN, WITHOUT_MASKS = Table(*PLACE), Table(*PLACE, mask_fingerprint=OF_FORMER)
+HASHED = active_table(SCHEMA, TableOptions.parse({"masks": {"mail": {"method": "hash"}}}), mask_fingerprint=OF_FORMER)
+PLAIN, WITHOUT_MASKS = active_table(SCHEMA), active_table(SCHEMA, mask_fingerprint=OF_FORMER)
 
 
 def test_a_fingerprint_is_of_one_secret_and_does_not_contain_it() -> None:
@@ -77,9 +74,8 @@ def test_hashes_are_declared_only_by_a_process_that_has_the_secret_of_the_table(
     before: Table | None, secret: MaskSecret | None
 ) -> None:
     check_registered(before, HASHED, FORMER)
-    with pytest.raises(TemporarilyUnavailable) as raised:
+    with pytest.raises(TemporarilyUnavailable, match=Code.MASK_SECRET_DIFFERS):
         check_registered(before, HASHED, secret)
-    assert raised.value.code is Code.MASK_SECRET_DIFFERS
 
 
 @pytest.mark.parametrize(("before", "after"), [(HASHED, HASHED), (HASHED, WITHOUT_MASKS), (None, PLAIN)])

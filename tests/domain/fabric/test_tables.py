@@ -1,7 +1,6 @@
 """tables.json is read in the documented form, in that of the REST API, and with unknown content."""
 
 import json
-import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -112,15 +111,10 @@ def test_a_time_is_read_in_utc(text: str) -> None:
     assert parsed({"sourceTableName": "t", "lastSyncTimeUtc": "soon", "lastSyncTime": text})[0].last_sync == AT
 
 
-def test_a_time_without_an_offset_is_in_utc_wherever_the_gateway_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "Asia/Tokyo")
-    time.tzset()
-    try:
-        [found] = parsed({"sourceTableName": "t", "lastSyncTime": "2026-10-08T05:07:11.066336"})
-        assert (found.last_sync, found.last_sync and found.last_sync.tzinfo) == (AT, UTC)
-    finally:
-        monkeypatch.undo()
-        time.tzset()
+@pytest.mark.usefixtures("in_tokyo")
+def test_a_time_without_an_offset_is_in_utc_wherever_the_gateway_runs() -> None:
+    [found] = parsed({"sourceTableName": "t", "lastSyncTime": "2026-10-08T05:07:11.066336"})
+    assert (found.last_sync, found.last_sync and found.last_sync.tzinfo) == (AT, UTC)
 
 
 def test_an_error_can_be_inside_or_beside_the_entry() -> None:

@@ -67,18 +67,16 @@ def test_a_table_name_gives_its_parts_and_its_folder(text: str, schema: str | No
     ],
 )
 def test_a_table_name_that_no_folder_can_have_is_rejected(text: str) -> None:
-    with rejected() as rejection:
+    with rejected(Code.BAD_NAME):
         TableName.parse(text)
-    assert rejection.code == Code.BAD_NAME
 
 
 @pytest.mark.parametrize(
     ("schema", "table"), [("a.b", "c"), ("a", "b.c"), (None, "a.b"), ("", "a"), ("a", ""), ("_a", "b")]
 )
 def test_a_dot_in_a_part_never_divides_it(schema: str | None, table: str) -> None:
-    with rejected() as rejection:
+    with rejected(Code.BAD_NAME):
         TableName.of(schema, table)
-    assert rejection.code == Code.BAD_NAME
 
 
 def test_parts_and_text_make_the_same_name() -> None:
@@ -131,12 +129,10 @@ def test_a_new_column_may_not_look_like_another(name: str) -> None:
     check_column_name(name)  # a table that has it keeps it
     schema = schema_of({"a": "int64", name: "int64"}, ["a"])
     assert evolve(schema, schema) == schema
-    with rejected() as rejection:
+    with rejected(Code.BAD_NAME):
         check_new_column_name(name)
-    assert rejection.code == Code.BAD_NAME
-    with rejected() as rejection:
+    with rejected(Code.BAD_NAME):
         evolve(schema_of({"a": "int64"}, ["a"]), schema)
-    assert rejection.code == Code.BAD_NAME
 
 
 @pytest.mark.parametrize("name", ["größe", "order id", "名前", "नाम", "ชื่อ", "שם", "e\u0331", "🙂"])
@@ -147,6 +143,5 @@ def test_every_visible_name_can_be_new(name: str) -> None:
 
 @pytest.mark.parametrize("name", LOOK_ALIKES)
 def test_a_new_table_may_not_look_like_another(name: str) -> None:
-    with rejected() as rejection:
+    with rejected(Code.BAD_NAME):
         check_new_table_name(TableName.parse(f"s.{name}"))
-    assert rejection.code == Code.BAD_NAME

@@ -59,9 +59,8 @@ def test_a_blank_after_the_comma_of_a_decimal_is_no_other_type() -> None:
     ],
 )
 def test_any_other_type_is_rejected(text: str) -> None:
-    with rejected() as rejection:
+    with rejected(Code.BAD_TYPE):
         ColumnType.parse(text)
-    assert rejection.code == Code.BAD_TYPE
 
 
 def test_the_row_marker_is_the_last_field_and_only_it_and_keys_are_required_in_a_file() -> None:
@@ -132,46 +131,37 @@ def test_a_keyless_table_gains_keys_and_columns_at_once() -> None:
 
 def test_a_keyless_table_gains_keys_only_once() -> None:
     once = evolve(KEYLESS, schema_of({"id": "int64", "name": "string"}, ["id"]))
-    with rejected() as rejection:
+    with rejected(Code.INCOMPATIBLE_SCHEMA):
         evolve(once, schema_of({"id": "int64", "name": "string"}, ["id", "name"]))
-    assert rejection.code == Code.INCOMPATIBLE_SCHEMA
 
 
 @pytest.mark.parametrize(
     "wanted",
     [
-        schema_of({"id": "int32", "name": "string"}, ["id"], required=["id"]),
-        schema_of({"id": "int64", "total": "decimal(10,2)"}, ["id"], required=["id"]),
-        schema_of({"id": "int64", "total": "decimal(9,3)"}, ["id"], required=["id"]),
-        schema_of({"id": "int64", "name": "json"}, ["id"], required=["id"]),
-        schema_of({"name": "string"}),
-        schema_of({"name": "string"}, ["name"]),
-        schema_of({"id": "int64", "name": "string"}, ["name"], required=["id"]),
-        schema_of({"id": "int64", "name": "string"}, ["id", "name"], required=["id"]),
-        schema_of({"id": "int64"}, required=["id"]),
-        schema_of({"id": "int64"}, ["id"]),
-        schema_of({"id": "int64", "name": "string"}, ["id"], required=["id", "name"]),
-        schema_of({"id": "int64", "new": "string"}, ["id"], required=["id", "new"]),
-    ],
-    ids=[
-        "narrower type",
-        "other precision",
-        "other scale",
-        "string as json",
-        "required column left out",
-        "key left out",
-        "other key",
-        "more keys",
-        "no keys",
-        "required becomes nullable",
-        "nullable becomes required",
-        "new required column",
+        pytest.param(schema_of({"id": "int32", "name": "string"}, ["id"], required=["id"]), id="narrower type"),
+        pytest.param(
+            schema_of({"id": "int64", "total": "decimal(10,2)"}, ["id"], required=["id"]), id="other precision"
+        ),
+        pytest.param(schema_of({"id": "int64", "total": "decimal(9,3)"}, ["id"], required=["id"]), id="other scale"),
+        pytest.param(schema_of({"id": "int64", "name": "json"}, ["id"], required=["id"]), id="string as json"),
+        pytest.param(schema_of({"name": "string"}), id="required column left out"),
+        pytest.param(schema_of({"name": "string"}, ["name"]), id="key left out"),
+        pytest.param(schema_of({"id": "int64", "name": "string"}, ["name"], required=["id"]), id="other key"),
+        pytest.param(schema_of({"id": "int64", "name": "string"}, ["id", "name"], required=["id"]), id="more keys"),
+        pytest.param(schema_of({"id": "int64"}, required=["id"]), id="no keys"),
+        pytest.param(schema_of({"id": "int64"}, ["id"]), id="required becomes nullable"),
+        pytest.param(
+            schema_of({"id": "int64", "name": "string"}, ["id"], required=["id", "name"]),
+            id="nullable becomes required",
+        ),
+        pytest.param(
+            schema_of({"id": "int64", "new": "string"}, ["id"], required=["id", "new"]), id="new required column"
+        ),
     ],
 )
 def test_a_change_of_type_key_or_need_is_rejected(wanted: TableSchema) -> None:
-    with rejected() as rejection:
+    with rejected(Code.INCOMPATIBLE_SCHEMA):
         evolve(KEYED, wanted)
-    assert rejection.code == Code.INCOMPATIBLE_SCHEMA
 
 
 def test_a_required_column_may_become_nullable_unless_it_is_a_key() -> None:
@@ -179,15 +169,13 @@ def test_a_required_column_may_become_nullable_unless_it_is_a_key() -> None:
     relaxed = schema_of({"id": "int64", "name": "string"}, ["id"], required=["id"])
     assert evolve(required, relaxed) == relaxed
     assert evolve(required, relaxed).file_schema(marker_first=True) == required.file_schema(marker_first=True)
-    with rejected() as rejection:
+    with rejected(Code.INCOMPATIBLE_SCHEMA):
         evolve(required, schema_of({"id": "int64", "name": "string"}, ["id"], required=["name"]))
-    assert rejection.code == Code.INCOMPATIBLE_SCHEMA
 
 
 def test_a_new_column_that_differs_only_in_case_is_rejected() -> None:
-    with rejected() as rejection:
+    with rejected(Code.BAD_SCHEMA):
         evolve(KEYED, schema_of({"id": "int64", "NAME": "string"}, ["id"], required=["id"]))
-    assert rejection.code == Code.BAD_SCHEMA
 
 
 def test_evolving_twice_to_the_same_schema_changes_nothing_more() -> None:

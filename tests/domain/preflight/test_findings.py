@@ -1,6 +1,7 @@
 """Judgements of preflight checks: what is unsafe, what is worth a warning, and what passes."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -45,12 +46,18 @@ def wrong(findings: list[Finding]) -> dict[str, Outcome]:
     return {finding.check: finding.outcome for finding in findings if finding.outcome is not Outcome.OK}
 
 
-def test_a_server_with_its_safe_defaults_is_well() -> None:
-    assert wrong(judge_database(SAFE)) == {}
-
-
-def test_a_commit_that_waits_for_a_standby_is_well() -> None:
-    assert wrong(judge_database(replace(SAFE, standbys=2, synchronous_standby_names="ANY 1 (a, b)"))) == {}
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"standbys": 2, "synchronous_standby_names": "ANY 1 (a, b)"},
+        {"synchronous_commit": "local"},
+        {"synchronous_commit": "remote_write"},
+        {"synchronous_commit": "remote_apply"},
+    ],
+)
+def test_safe_defaults_and_every_commit_that_waits_for_the_disk_or_a_standby_are_well(change: dict[str, Any]) -> None:
+    assert wrong(judge_database(replace(SAFE, **change))) == {}
 
 
 @pytest.mark.parametrize(
@@ -75,11 +82,6 @@ def test_a_commit_that_waits_for_a_standby_is_well() -> None:
 )
 def test_each_fault_of_a_server_is_found_alone(change: dict[str, object], check: str, outcome: Outcome) -> None:
     assert wrong(judge_database(replace(SAFE, **change))) == {check: outcome}  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("commit", ["local", "remote_write", "remote_apply"])
-def test_every_commit_that_waits_for_the_disk_is_safe(commit: str) -> None:
-    assert wrong(judge_database(replace(SAFE, synchronous_commit=commit))) == {}
 
 
 def test_what_is_wrong_has_a_remedy_and_what_is_well_needs_none() -> None:

@@ -26,7 +26,8 @@ from app.domain.publication import (
     plan_files_for,
     range_of,
 )
-from mirrorgate.errors import Code, InvariantBroken, TemporarilyUnavailable
+from app.landing.zone import ScratchRevoked
+from mirrorgate.errors import Code, InvariantBroken, StorageError, TemporarilyUnavailable
 
 LIMITS = st.builds(
     FileLimits,
@@ -321,6 +322,9 @@ def raised(error: BaseException) -> BaseException:
 def test_an_error_of_our_own_is_described_by_itself() -> None:
     error = InvariantBroken(Code.BROKEN_CHAIN, "block 3 is missing", remedy="Restore it.")
     assert described(error) == Failure(Code.BROKEN_CHAIN, "block 3 is missing", "Restore it.")
+    assert described(TemporarilyUnavailable(Code.TABLE_BUSY, "locked")).detail == "locked"
+    assert described(StorageError("PUT x: 503 ServerBusy")).detail == "PUT x: 503 ServerBusy"
+    assert described(ScratchRevoked("_scratchPad/1/2")).code is Code.STALE_EPOCH
 
 
 @pytest.mark.parametrize(

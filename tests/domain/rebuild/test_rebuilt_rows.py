@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.model.change import Change, Operation
-from app.domain.model.names import TableName
-from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState, with_landing
+from app.domain.model.table import BatchSequence, with_landing
 from app.domain.model.table_options import TableOptions
-from app.domain.model.table_schema import ColumnType, SchemaVersion, TableSchema
+from app.domain.model.table_schema import ColumnType, TableSchema
 from app.domain.model.written_values import fraction
 from app.domain.rebuild import (
     AuditedRows,
@@ -30,7 +29,7 @@ from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_image import decode_image, encode_image
 from app.domain.rows.row_rules import RowMarker, RowRules
 from mirrorgate.errors import Code, RejectedInput
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import active_table, schema_of
 
 OPTIONS: Final = TableOptions.parse({"partial_updates": "complete"})
 TYPES: Final = [
@@ -98,19 +97,24 @@ def test_rows_keys_and_images_are_those_of_ingestion_under_the_new_schema(
     ]
 
 
+def fitting(images: list[bytes], plan: RebuildPlan, columns: int, **how: Any) -> RebuiltRows:
+    """Return the rows of images whose values all fit."""
+    found = rebuilt_rows(images, plan, columns, **how)
+    assert isinstance(found, RebuiltRows)
+    return found
+
+
 def test_what_an_image_does_not_know_lands_null_and_stays_unknown() -> None:
     schema = schema_of({"b": "int64", "id": "int64", "c": "string"}, ["id"])
     images = [encode_image([1, 2], [1]), encode_image([2, 5])]
-    found = rebuilt_rows(images, plan_for(schema, (1, 0, 2)), 3)
-    assert isinstance(found, RebuiltRows)
+    found = fitting(images, plan_for(schema, (1, 0, 2)), 3)
     assert found.batch.column(0).to_pylist() == [None, 5]
     assert [decode_image(image) for image in found.images.to_pylist()] == [{1: 1, 2: None}, {0: 5, 1: 2, 2: None}]
 
 
 def test_a_delete_has_the_key_alone() -> None:
     schema = schema_of({"id": "int64", "total": "decimal(9,2)"}, ["id"])
-    found = rebuilt_rows([encode_image([at, at]) for at in (1, 2, 3)], plan_for(schema, (0, 1)), 2)
-    assert isinstance(found, RebuiltRows)
+    found = fitting([encode_image([at, at]) for at in (1, 2, 3)], plan_for(schema, (0, 1)), 2)
     assert deletes_of(found, plan_for(schema, (0, 1)), [0, 2]).to_pylist() == [
         {"id": 1, "total": None, "__rowMarker__": 2},
         {"id": 3, "total": None, "__rowMarker__": 2},
@@ -121,17 +125,14 @@ def test_a_delete_has_the_key_alone() -> None:
 def test_an_image_whose_columns_stay_is_not_written_again() -> None:
     schema = schema_of({"id": "int64", "total": str(ColumnType.parse("decimal(18,4)"))}, ["id"])
     image = b"[ 1 , 2.50]"
-    found = rebuilt_rows([image], plan_for(schema, (0, 1)), 2)
-    assert isinstance(found, RebuiltRows)
+    found = fitting([image], plan_for(schema, (0, 1)), 2)
     assert (found.images.to_pylist(), found.batch.column(1).to_pylist()) == ([image], [Decimal("2.5000")])
 
 
 def test_a_column_that_an_image_is_too_old_to_have_is_null() -> None:
-    found = rebuilt_rows([b"[1]", b"[2,5,6]"], plan_for(schema_of({"id": "int64", "c": "int64"}, ["id"]), (0, 2)), 3)
-    assert isinstance(found, RebuiltRows)
+    found = fitting([b"[1]", b"[2,5,6]"], plan_for(schema_of({"id": "int64", "c": "int64"}, ["id"]), (0, 2)), 3)
     assert (found.batch.column(1).to_pylist(), found.images.to_pylist()) == ([None, 6], [b"[1,null]", b"[2,6]"])
-    same = rebuilt_rows([b"[1]"], plan_for(schema_of({"id": "int64", "b": "int64"}, ["id"]), (0, 1)), 2)
-    assert isinstance(same, RebuiltRows)
+    same = fitting([b"[1]"], plan_for(schema_of({"id": "int64", "b": "int64"}, ["id"]), (0, 1)), 2)
     assert (same.batch.column(1).to_pylist(), same.images.to_pylist()) == ([None], [b"[1]"])
 
 
@@ -148,14 +149,12 @@ def test_what_does_not_fit_is_counted_by_column_and_reason_from_the_first_row() 
 def test_escapes_in_texts_are_read_as_what_they_mean() -> None:
     plan = plan_for(schema_of({"t": "string", "id": "int64"}, ["id"]), (0, 1))
     for texts in (["x\ny", "\\", "\u00e9\u0001", "plain"], ["\\"], ["\n"]):
-        found = rebuilt_rows([encode_image([text, "1"]) for text in texts], plan, 2)
-        assert isinstance(found, RebuiltRows)
+        found = fitting([encode_image([text, "1"]) for text in texts], plan, 2)
         assert found.batch.column(0).to_pylist() == texts
 
 
 def test_no_images_are_no_rows() -> None:
-    found = rebuilt_rows([], plan_for(schema_of({"id": "int64", "a": "string"}, ["id"]), (1, 0)), 2)
-    assert isinstance(found, RebuiltRows)
+    found = fitting([], plan_for(schema_of({"id": "int64", "a": "string"}, ["id"]), (1, 0)), 2)
     assert [len(part) for part in found] == [0, 0, 0]
 
 
@@ -171,8 +170,7 @@ def test_findings_of_parts_add_up_by_column_and_reason() -> None:
 def test_the_image_of_a_deleted_row_stays_one_in_other_columns() -> None:
     schema = schema_of({"b": "int64", "id": "int64"}, ["id"])
     images = [encode_image([1, 2], is_deleted=True), encode_image([2, 5])]
-    found = rebuilt_rows(images, plan_for(schema, (1, 0)), 2)
-    assert isinstance(found, RebuiltRows)
+    found = fitting(images, plan_for(schema, (1, 0)), 2)
     assert found.images.to_pylist() == [b'{"-2":true,"-1":2,"0":2,"1":1}', b"[5,2]"]
     assert found.deleted == [True, False]
 
@@ -184,11 +182,9 @@ ACCEPTED: Final = datetime(2026, 11, 23, tzinfo=UTC)
 def next_files(options: dict[str, Any], deleted: Sequence[bool] = (False, False)) -> list[dict[str, Any]]:
     """Return two rows, of which the second one is marked as an update, as files of the next generation have them."""
     chosen = TableOptions.parse({"row_images": "on", **options})
-    name, place = TableName.parse("t"), (Generation(1), TableState.ACTIVE, SchemaVersion(1))
-    table = Table(TableId(1), name, *place, with_landing(SMALL, chosen), chosen, images_complete=True)
+    table = active_table(with_landing(SMALL, chosen), chosen, images_complete=True)
     plan = plan_rebuild(table)
-    found = rebuilt_rows([encode_image([1, "Ada"]), encode_image([2, "Bob"])], plan, 2, marker=RowMarker.UPSERT)
-    assert isinstance(found, RebuiltRows)
+    found = fitting([encode_image([1, "Ada"]), encode_image([2, "Bob"])], plan, 2, marker=RowMarker.UPSERT)
     audited = AuditedRows([Operation.INSERT, Operation.UPDATE], deleted)
     rebuilt, acceptance = plan.rebuilt(table), Acceptance(BatchSequence(3), ACCEPTED)
     batch = projected_batch(found.batch, audited, rebuilt, acceptance) if rebuilt.is_projected else found.batch

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from app.domain.access.mask_secret import SALT_BYTES, MaskSecret
 from app.domain.model.change import Change, Image, Operation
-from app.domain.model.names import TableName
-from app.domain.model.table import Generation, Table, TableId, TableState
+from app.domain.model.table import Table
 from app.domain.model.table_options import (
     BinaryEncoding,
     ColumnOverride,
@@ -20,7 +19,7 @@ from app.domain.model.table_options import (
     Reload,
     TableOptions,
 )
-from app.domain.model.table_schema import SchemaVersion, TableSchema
+from app.domain.model.table_schema import TableSchema
 from app.domain.rows import typed_columns
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_image import MissingColumns
@@ -30,7 +29,7 @@ from app.ingest.request_typing import needed_schema
 from mirrorgate.errors import Code, RejectedInput
 from tests.support.rejections import rejected
 from tests.support.samples.changes import change, delete, insert, update, upsert
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import active_table, schema_of
 
 SCHEMA = schema_of({"id": "int64", "name": "string", "total": "int64"}, ["id"], required=["id", "name"])
 RULES = RowRules(SCHEMA)
@@ -141,13 +140,12 @@ def test_a_row_that_an_image_gives_whole_is_taken_as_it_is() -> None:
 
 
 NAMES = schema_of({"id": "int64", "name": "string"}, ["id"])
-PLACE = (TableId(1), TableName.parse("t"), Generation(1), TableState.ACTIVE, SchemaVersion(1), NAMES)
 MASKED_NAMES = TableOptions.parse({"masks": {"name": {"method": "hash"}}})
 
 
 def test_the_rules_of_a_table_are_those_that_it_has_now() -> None:
     options, left = TableOptions(), frozenset({"name"})
-    table = Table(*PLACE, options, left_columns=left, cdc_started=True, images_complete=True)
+    table = active_table(NAMES, options, left_columns=left, cdc_started=True, images_complete=True)
     assert RowRules.of(table) == RowRules(NAMES, options, left, cdc_started=True, images_complete=True)
     assert RowRules.of(table, in_load=True) == replace(RowRules.of(table), in_load=True)
     young = replace(table, cdc_started=False, images_complete=False)
@@ -157,9 +155,9 @@ def test_the_rules_of_a_table_are_those_that_it_has_now() -> None:
 
 def test_only_values_of_the_source_are_masked_because_row_images_have_masked_ones() -> None:
     secret = MaskSecret(b"secret")
-    table = Table(*PLACE, MASKED_NAMES, mask_fingerprint=secret.fingerprint(bytes(SALT_BYTES)))
+    table = active_table(NAMES, MASKED_NAMES, mask_fingerprint=secret.fingerprint(bytes(SALT_BYTES)))
     assert RowRules.of(table).masking is None
-    assert RowRules.of_source(Table(*PLACE), secret) == RowRules.of(Table(*PLACE))
+    assert RowRules.of_source(active_table(NAMES), secret) == RowRules.of(active_table(NAMES))
     for in_load in (False, True):
         rules = RowRules.of_source(table, secret, in_load=in_load)
         assert rules.masking == Masking(table, secret)
@@ -199,15 +197,13 @@ GROWS = {"new_columns": "add_as_string"}
 SNAPSHOT_ROW = change(Operation.SNAPSHOT, None, ADA)
 
 
-def table_of(schema: TableSchema, options: dict[str, Any], *, cdc_started: bool = False) -> Table:
-    name, chosen = TableName.parse("t"), TableOptions.parse(options)
-    place = (TableId(1), name, Generation(1), TableState.ACTIVE, SchemaVersion(1))
-    return Table(*place, schema, chosen, cdc_started=cdc_started)
+def table_with(schema: TableSchema, options: dict[str, Any], *, cdc_started: bool = False) -> Table:
+    return active_table(schema, TableOptions.parse(options), cdc_started=cdc_started)
 
 
 def added(changes: Sequence[Change], **options: Any) -> list[tuple[str, str, bool]]:
     """Return the columns that changes add to the schema: name, type and whether it is nullable."""
-    columns = needed_schema(changes, table_of(GROWING, GROWS | options)).columns
+    columns = needed_schema(changes, table_with(GROWING, GROWS | options)).columns
     assert columns[:2] == GROWING.columns
     return [(column.name, str(column.type), column.nullable) for column in columns[2:]]
 
@@ -232,14 +228,10 @@ def test_a_new_column_has_the_type_that_the_options_declare_and_is_nullable() ->
     ]
 
 
-def test_known_and_excluded_columns_are_not_added() -> None:
+def test_known_and_excluded_columns_and_by_default_all_columns_are_not_added() -> None:
     assert added([insert({**ADA, "secret": "x", "new": 1})], exclude=["secret"]) == [("new", "string", True)]
-    table = table_of(GROWING, GROWS)
-    assert needed_schema([insert(ADA), delete({"id": "1"})], table) is GROWING
-
-
-def test_by_default_no_column_is_added() -> None:
-    assert needed_schema([insert({**ADA, "new": 1})], table_of(GROWING, {})) is GROWING
+    assert needed_schema([insert(ADA), delete({"id": "1"})], table_with(GROWING, GROWS)) is GROWING
+    assert needed_schema([insert({**ADA, "new": 1})], table_with(GROWING, {})) is GROWING
 
 
 def test_every_name_that_no_file_can_have_is_rejected_with_the_first_message_that_has_it() -> None:
@@ -249,7 +241,7 @@ def test_every_name_that_no_file_can_have_is_rejected_with_the_first_message_tha
         insert({**ADA, "a\tb": 1, "GOOD": 1, "__rowmarker__": 1}, 7),
     ]
     with rejected() as rejection:
-        needed_schema(changes, table_of(GROWING, GROWS))
+        needed_schema(changes, table_with(GROWING, GROWS))
     assert rejection.places == [
         (Code.BAD_NAME, 5, "/after/a\tb", "a\tb"),
         (Code.BAD_SCHEMA, 5, "/after/NAME", "NAME"),
@@ -262,9 +254,8 @@ def test_every_name_that_no_file_can_have_is_rejected_with_the_first_message_tha
 
 def test_a_new_column_cannot_take_the_name_of_a_column_of_the_landing_files() -> None:
     files = replace(GROWING, columns=(*GROWING.columns, *schema_of({"Loaded_At": "timestamp"}).columns))
-    with rejected() as rejection:
-        needed_schema([insert({**ADA, "loaded_at": 1})], table_of(replace(GROWING, lands_as=files), GROWS))
-    assert rejection.places == [(Code.BAD_SCHEMA, 0, "/after/loaded_at", "loaded_at")]
+    with rejected(places=[(Code.BAD_SCHEMA, 0, "/after/loaded_at", "loaded_at")]):
+        needed_schema([insert({**ADA, "loaded_at": 1})], table_with(replace(GROWING, lands_as=files), GROWS))
 
 
 @pytest.mark.parametrize(
@@ -284,13 +275,13 @@ def test_a_new_column_cannot_take_the_name_of_a_column_of_the_landing_files() ->
 def test_files_without_a_row_marker_get_one_with_the_first_row_that_is_no_insert(
     changes: list[Change], cdc_started: bool, bare: bool
 ) -> None:
-    assert needed_schema(changes, table_of(BARE, {}, cdc_started=cdc_started)) == replace(GROWING, bare=bare)
-    assert needed_schema(changes, table_of(GROWING, {}, cdc_started=cdc_started)) is GROWING
+    assert needed_schema(changes, table_with(BARE, {}, cdc_started=cdc_started)) == replace(GROWING, bare=bare)
+    assert needed_schema(changes, table_with(GROWING, {}, cdc_started=cdc_started)) is GROWING
 
 
 def test_files_of_a_table_without_keys_never_get_a_row_marker() -> None:
     keyless = replace(schema_of({"id": "int64"}), bare=True)
-    assert needed_schema([delete({"id": 1})], table_of(keyless, {})) is keyless
+    assert needed_schema([delete({"id": 1})], table_with(keyless, {})) is keyless
 
 
 TYPES = {

@@ -145,9 +145,8 @@ def test_rows_for_which_there_is_no_room_are_not_made() -> None:
 
     nothing = pa.table({"id": pa.nulls(10**9), "name": pa.nulls(10**9)})
     keyless = RowRules(schema_of({"id": "int64", "name": "string", "note": "string"}))
-    with rejected() as rejection:
+    with rejected(Code.BODY_TOO_LARGE) as rejection:
         snapshot_rows(nothing, keyless, reserve=reserve)
-    assert rejection.code is Code.BODY_TOO_LARGE
     assert int(rejection.detail) > 10**10
 
 
@@ -162,9 +161,8 @@ def test_a_double_beyond_float32_is_rejected(value: float) -> None:
 
 
 def test_a_column_of_another_type_is_told_to_take_the_tables() -> None:
-    with rejected() as rejection:
+    with rejected(Code.SCHEMA_MISMATCH) as rejection:
         snapshot_rows(table(name=pa.array([1, 2])), RULES)
-    assert rejection.code is Code.SCHEMA_MISMATCH
     assert "metadata (MD)" not in rejection.text
     assert "/schema" in rejection.text
 
@@ -203,9 +201,8 @@ def test_json_columns_hold_json() -> None:
 def test_rows_after_the_first_changes_are_upserts_or_rejected(reload: str, marker: int | None) -> None:
     rules = RowRules(SCHEMA, TableOptions.parse({"reload": reload}), cdc_started=True)
     if marker is None:
-        with rejected() as rejection:
+        with rejected(Code.RELOAD_REQUIRES_RECREATE):
             snapshot_rows(table(), rules)
-        assert rejection.code is Code.RELOAD_REQUIRES_RECREATE
     else:
         assert snapshot_rows(table(), rules).batch.column("__rowMarker__").to_pylist() == [marker, marker]
 

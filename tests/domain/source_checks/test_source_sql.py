@@ -179,39 +179,36 @@ SCHEMA = TableSchema.declare(
 )
 
 
-def names(chosen: list[str] | None) -> list[str]:
-    return [column.name for column in compared_columns(SCHEMA, chosen)]
-
-
-def test_columns_that_databases_write_differently_are_left_out() -> None:
-    assert names(None) == ["id", "note", "city"]
-
-
-def test_the_key_is_always_compared() -> None:
-    assert names(["note"]) == ["id", "note"]
+@pytest.mark.parametrize(
+    ("chosen", "unfit", "names"),
+    [
+        (None, {}, ["id", "note", "city"]),
+        (["note"], {}, ["id", "note"]),
+        (None, {"masked": {"note"}}, ["id", "city"]),
+        (None, {"left": {"note"}}, ["id", "city"]),
+    ],
+    ids=["no column that databases write differently", "always the key", "no masked one", "none that left the source"],
+)
+def test_these_columns_are_compared(chosen: list[str] | None, unfit: dict[str, set[str]], names: list[str]) -> None:
+    assert [column.name for column in compared_columns(SCHEMA, chosen, **unfit)] == names
 
 
 @pytest.mark.parametrize(
-    ("chosen", "code"), [(["ratio"], "not_comparable"), (["extra"], "not_comparable"), (["nope"], "unknown_column")]
+    ("chosen", "unfit", "detail"),
+    [
+        (["ratio"], {}, "not_comparable: .*ratio"),
+        (["extra"], {}, "not_comparable: .*extra"),
+        (["nope"], {}, "unknown_column: .*nope"),
+        (["note"], {"masked": {"note"}}, "'note' is masked"),
+        (None, {"masked": {"id"}}, "'id' is masked"),
+        (["note"], {"left": {"note"}}, "'note' has left the source"),
+    ],
 )
-def test_a_chosen_column_that_cannot_be_compared_is_named(chosen: list[str], code: str) -> None:
-    with pytest.raises(RejectedInput, match=chosen[0]) as caught:
-        compared_columns(SCHEMA, chosen)
-    assert caught.value.code == code
-
-
-def test_a_masked_column_is_left_out_and_cannot_be_chosen() -> None:
-    assert [column.name for column in compared_columns(SCHEMA, None, {"note"})] == ["id", "city"]
-    with pytest.raises(RejectedInput, match="'note' is masked"):
-        compared_columns(SCHEMA, ["note"], {"note"})
-    with pytest.raises(RejectedInput, match="'id' is masked"):
-        compared_columns(SCHEMA, None, {"id"})
-
-
-def test_columns_that_left_the_source_are_left_out_unless_they_are_chosen() -> None:
-    assert [column.name for column in compared_columns(SCHEMA, None, left={"note"})] == ["id", "city"]
-    with pytest.raises(RejectedInput, match="'note' has left the source"):
-        compared_columns(SCHEMA, ["note"], left={"note"})
+def test_a_column_that_cannot_be_compared_is_named(
+    chosen: list[str] | None, unfit: dict[str, set[str]], detail: str
+) -> None:
+    with pytest.raises(RejectedInput, match=detail):
+        compared_columns(SCHEMA, chosen, **unfit)
 
 
 def test_a_table_without_keys_cannot_be_compared() -> None:

@@ -1,7 +1,7 @@
 """Table schemas in one line, and tables that no database has."""
 
 from collections.abc import Iterable, Mapping
-from typing import Never
+from typing import Any, Final, Never
 
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, Table, TableId, TableState
@@ -18,12 +18,20 @@ def schema_of(columns: Mapping[str, str], keys: Iterable[str] = (), required: It
     )
 
 
+ID: Final = schema_of({"id": "int64"}, ["id"])
+"""The one column `id`, which is the key."""
+
+
 def active_table(
-    schema: TableSchema, options: TableOptions = DEFAULT_OPTIONS, name: str | TableName = "t", number: int = 1
+    schema: TableSchema,
+    options: TableOptions = DEFAULT_OPTIONS,
+    name: str | TableName = "t",
+    number: int = 1,
+    **members: Any,
 ) -> Table:
     """Return an active table in its first generation, with the first version of a schema."""
     known = TableName.parse(name) if isinstance(name, str) else name
-    return Table(TableId(number), known, Generation(1), TableState.ACTIVE, SchemaVersion(1), schema, options)
+    return Table(TableId(number), known, Generation(1), TableState.ACTIVE, SchemaVersion(1), schema, options, **members)
 
 
 def no_database() -> Never:

@@ -11,7 +11,16 @@ import pytest
 from app.domain.model.change import SourceValue
 from app.domain.model.table_schema import ColumnType
 from app.domain.rows import conversion
-from app.domain.rows.conversion import PLAIN, BadValues, ValueReading, beyond_calendar, convert, convert_texts, hold_any
+from app.domain.rows.conversion import (
+    PLAIN,
+    BadValues,
+    ValueReading,
+    beyond_calendar,
+    convert,
+    convert_texts,
+    hold_any,
+    scalar,
+)
 from tests.support.samples.case_names import case_name
 
 TINY = Decimal("1E-38")
@@ -23,17 +32,26 @@ ACCEPTED: dict[str, list[tuple[SourceValue, Any]]] = {
         ("1", True),
         ("0", False),
         (True, True),
+        (False, False),
         (1, True),
         (0, False),
         (None, None),
     ],
-    "int16": [("-32768", -(2**15)), ("32767", 2**15 - 1), (-(2**15), -(2**15)), (2**15 - 1, 2**15 - 1), ("+7", 7)],
+    "int16": [
+        ("-32768", -(2**15)),
+        ("32767", 2**15 - 1),
+        (-(2**15), -(2**15)),
+        (2**15 - 1, 2**15 - 1),
+        ("+7", 7),
+        (Decimal("-32768"), -(2**15)),
+    ],
     "int32": [("-2147483648", -(2**31)), ("2147483647", 2**31 - 1), (2**31 - 1, 2**31 - 1), ("007", 7), ("-0", 0)],
     "int64": [
         ("-9223372036854775808", -(2**63)),
         ("9223372036854775807", 2**63 - 1),
         (2**63 - 1, 2**63 - 1),
         ("9007199254740993", 9007199254740993),
+        ("9223372036854775807.0", 2**63 - 1),
         ("1e3", 1000),
         ("12.000", 12),
         (Decimal("1.2E+1"), 12),
@@ -44,6 +62,7 @@ ACCEPTED: dict[str, list[tuple[SourceValue, Any]]] = {
         ("3.4028234e38", 3.4028234663852886e38),
         ("-1e-45", -1.401298464324817e-45),
         ("0e-60", 0.0),
+        ("1e-45", 1.401298464324817e-45),
         ("0.1", 0.10000000149011612),
         ("-Infinity", -math.inf),
         (16777217, 16777216.0),
@@ -57,7 +76,9 @@ ACCEPTED: dict[str, list[tuple[SourceValue, Any]]] = {
         ("5.", 5.0),
         ("+5", 5.0),
         ("inf", math.inf),
-        ("Infinity", math.inf),
+        ("+Infinity", math.inf),
+        ("-iNf", -math.inf),
+        ("0e-9999", 0.0),
         (7, 7.0),
     ],
     "decimal(12,2)": [
@@ -69,6 +90,7 @@ ACCEPTED: dict[str, list[tuple[SourceValue, Any]]] = {
         ("1e2", Decimal("100.00")),
         ("0001.5", Decimal("1.50")),
         ("0e99", Decimal("0.00")),
+        (Decimal("0e9999"), Decimal("0.00")),
         (Decimal("0.10"), Decimal("0.10")),
         (12, Decimal("12.00")),
     ],
@@ -97,13 +119,30 @@ ACCEPTED: dict[str, list[tuple[SourceValue, Any]]] = {
         ("2024-02-29 12:00:00+14", datetime(2024, 2, 28, 22, 0, tzinfo=UTC)),
         ("2024-02-29", datetime(2024, 2, 29, tzinfo=UTC)),
         ("2024-02-29 01:02", datetime(2024, 2, 29, 1, 2, tzinfo=UTC)),
+        ("2024-01-02 03:04:05.6789", datetime(2024, 1, 2, 3, 4, 5, 678900, UTC)),
+        ("2024-01-02 03:04+01:59", datetime(2024, 1, 2, 1, 5, tzinfo=UTC)),
+        ("2024-01-02 03:04-1234", datetime(2024, 1, 2, 15, 38, tzinfo=UTC)),
+        ("2024-01-02 03:04+2359", datetime(2024, 1, 1, 3, 5, tzinfo=UTC)),
+        ("2024-01-02 03+05", datetime(2024, 1, 1, 22, tzinfo=UTC)),
+        ("2024-01-02 03:04 Z", datetime(2024, 1, 2, 3, 4, tzinfo=UTC)),
     ],
-    "string": [("", ""), ("null", "null"), ("é\U0001f600", "é\U0001f600"), (True, "true"), (7, "7")],
+    "string": [
+        ("", ""),
+        ("null", "null"),
+        ("é\U0001f600", "é\U0001f600"),
+        (True, "true"),
+        (False, "false"),
+        (7, "7"),
+        (Decimal("1.50"), "1.50"),
+        ({"b": Decimal("1.50"), "a": [None, "é"]}, '{"b":1.50,"a":[null,"é"]}'),
+    ],
     "binary": [("", b""), ("00ff", b"\x00\xff"), ("DeadBeef", b"\xde\xad\xbe\xef"), ("\\x00Ff", b"\x00\xff")],
     "json": [
         ('{"a": [1, 2.50]}', '{"a": [1, 2.50]}'),
         ("null", "null"),
-        ({"a": [Decimal("2.50"), None, True]}, '{"a":[2.50,null,true]}'),
+        ({"b": Decimal("1.50"), "a": [None, "é", True]}, '{"b":1.50,"a":[null,"é",true]}'),
+        (' {"a": 1} ', ' {"a": 1} '),
+        (Decimal("1.50"), "1.50"),
         ([], "[]"),
         (10**30, str(10**30)),
         (None, None),
@@ -172,6 +211,7 @@ def test_a_value_of_the_type_is_kept_exactly(declared: str, case: tuple[SourceVa
     given, kept = case
     assert convert([given], column_type).to_pylist() == [kept]
     assert convert([given], column_type).type == column_type.arrow
+    assert pa.array([scalar(given, column_type)], column_type.arrow).to_pylist() == [kept]
 
 
 @pytest.mark.parametrize(("declared", "value"), cases(REJECTED), ids=case_name)

@@ -1,9 +1,7 @@
 """What each declared type takes, and what it rejects or clips beyond its range."""
 
-import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any
 
 import pytest
 
@@ -81,45 +79,6 @@ def test_bytes_and_their_reason_depend_on_how_the_column_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("declared", "value", "kept"),
-    [
-        ("boolean", False, False),
-        ("boolean", "0", False),
-        ("boolean", "TRUE", True),
-        ("int16", Decimal("-32768"), -(2**15)),
-        ("int64", "9223372036854775807.0", 2**63 - 1),
-        ("float64", "-iNf", float("-inf")),
-        ("float64", "+Infinity", float("inf")),
-        ("float64", "0e-9999", 0.0),
-        ("float32", "1e-45", 1.401298464324817e-45),
-        ("decimal(5,2)", "999.99", Decimal("999.99")),
-        ("decimal(5,2)", "-999.99", Decimal("-999.99")),
-        ("decimal(5,2)", Decimal("0e9999"), Decimal("0.00")),
-        ("decimal(5,2)", "1.50000", Decimal("1.50")),
-        ("timestamp", "2024-01-02 03:04:05.6789", datetime(2024, 1, 2, 3, 4, 5, 678900, UTC)),
-        ("timestamp", "2024-01-02 03:04:05.678901000", datetime(2024, 1, 2, 3, 4, 5, 678901, UTC)),
-        ("timestamp", "2024-01-02 03:04+01:59", datetime(2024, 1, 2, 1, 5, tzinfo=UTC)),
-        ("timestamp", "2024-01-02 03:04-1234", datetime(2024, 1, 2, 15, 38, tzinfo=UTC)),
-        ("timestamp", "2024-01-02 03:04+2359", datetime(2024, 1, 1, 3, 5, tzinfo=UTC)),
-        ("timestamp", "2024-01-02 03+05", datetime(2024, 1, 1, 22, tzinfo=UTC)),
-        ("timestamp", "2024-01-02 03:04 Z", datetime(2024, 1, 2, 3, 4, tzinfo=UTC)),
-        ("string", False, "false"),
-        ("string", Decimal("1.50"), "1.50"),
-        ("string", {"b": Decimal("1.50"), "a": [None, "é"]}, '{"b":1.50,"a":[null,"é"]}'),
-        ("json", {"b": Decimal("1.50"), "a": [None, "é"]}, '{"b":1.50,"a":[null,"é"]}'),
-        ("json", ' {"a": 1} ', ' {"a": 1} '),
-        ("json", Decimal("1.50"), "1.50"),
-        ("binary", "", b""),
-    ],
-    ids=case_name,
-)
-def test_a_value_that_fits_is_kept(declared: str, value: SourceValue, kept: Any) -> None:
-    found = scalar(value, ColumnType.parse(declared))
-    assert (found, type(found)) == (kept, type(kept))
-    assert str(found) == str(kept)
-
-
-@pytest.mark.parametrize(
     ("text", "first"),
     [
         ("-infinity", True),
@@ -164,11 +123,9 @@ def test_what_databases_write_beyond_the_calendar_saturates_only_if_the_options_
 )
 def test_other_texts_never_saturate(text: str) -> None:
     for declared in ("date", "timestamp"):
-        with pytest.raises(ValueError, match=r"^is not a"):
-            scalar(text, ColumnType.parse(declared), SATURATES)
-    for declared in ("date", "timestamp"):
-        with pytest.raises(ValueError, match=r"^is not a"):
-            scalar(20240101, ColumnType.parse(declared), SATURATES)
+        for value in (text, 20240101):
+            with pytest.raises(ValueError, match=r"^is not a"):
+                scalar(value, ColumnType.parse(declared), SATURATES)
 
 
 def test_a_moment_that_its_offset_moves_out_of_the_calendar_saturates_at_that_end() -> None:
@@ -185,14 +142,9 @@ def test_a_local_time_is_one_of_the_zone_and_the_earlier_one_where_it_is_repeate
     assert scalar("2024-10-27 02:30", declared, BERLIN) == datetime(2024, 10, 27, 0, 30, tzinfo=UTC)
 
 
-def test_the_time_zone_of_the_machine_changes_no_timestamp(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "Asia/Tokyo")
-    time.tzset()
-    try:
-        found = scalar("9999-12-31 23:59", ColumnType.parse("timestamp"))
-    finally:
-        monkeypatch.undo()
-        time.tzset()
+@pytest.mark.usefixtures("in_tokyo")
+def test_the_time_zone_of_the_machine_changes_no_timestamp() -> None:
+    found = scalar("9999-12-31 23:59", ColumnType.parse("timestamp"))
     assert repr(found) == repr(datetime(9999, 12, 31, 23, 59, tzinfo=UTC))
 
 
