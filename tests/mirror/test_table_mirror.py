@@ -169,19 +169,6 @@ def test_nothing_is_written_by_looking(zone: Zone) -> None:
     assert not Path(zone.target.location).exists()
 
 
-def test_files_behind_a_gap_wait_until_it_is_filled(zone: Zone) -> None:
-    zone.land(1, [(1, "a", 0)])
-    zone.land(3, [(1, "c", 1)])
-    assert zone.advance().state is MirrorState.WAITING
-    report = zone.advance()
-    assert (report.state, report.code, report.file_number) == (MirrorState.WAITING, Code.LANDING_FILE_GAP, 1)
-    assert "waits for file 2" in (report.detail or "")
-    assert zone.inspect() == report
-    zone.land(2, [(1, "b", 1)])
-    assert zone.advance(MirrorLimits()).state is MirrorState.IN_STEP
-    assert zone.rows() == noted((1, "c"))
-
-
 def test_new_and_missing_columns_are_null(zone: Zone) -> None:
     zone.land(1, [(1, "a", 0), (2, "b", 0)])
     zone.land(2, pa.table({"ID": [2, 3], "new, column": [1.5, None], "__rowMarker__": [1, 0]}))
@@ -220,38 +207,6 @@ def test_a_file_that_cannot_be_applied_stops_the_table_behind_the_files_before(
     assert zone.rows() == noted((1, "a"), (2, "b"), (3, "c"))
 
 
-def test_a_changed_type_is_named_as_fabric_names_it(zone: Zone) -> None:
-    zone.land(1, [(1, "a", 0)])
-    zone.land(2, pa.table({"id": pa.array([1], pa.int32()), "__rowMarker__": [0]}))
-    zone.advance()
-    assert "SchemaMergeFailure" in (zone.inspect().detail or "")
-
-
-def test_a_missing_required_column_stops_the_table(zone: Zone) -> None:
-    schema = pa.schema([("id", pa.int64()), pa.field("note", pa.string(), nullable=False)])
-    zone.land(1, pa.table({"id": [1], "note": ["a"]}, schema=schema))
-    zone.land(2, pa.table({"id": [2]}))
-    zone.advance()
-    report = zone.advance()
-    assert (report.state, report.code) == (MirrorState.STOPPED, Code.SCHEMA_MERGE_FAILURE)
-    assert "required column note is missing" in (report.detail or "")
-
-
-def test_damage_is_applied_after_repair_under_the_same_name(zone: Zone) -> None:
-    path = zone.land(1, [(1, "a", 0)])
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-3])
-    assert zone.advance().code == Code.LANDING_FILE_UNREADABLE
-    path.write_bytes(whole)
-    assert zone.advance().state is MirrorState.IN_STEP
-
-
-def test_missing_metadata_stops_the_table(zone: Zone) -> None:
-    zone.land(1, [(1, "a", 0)])
-    (zone.folder / "_metadata.json").unlink()
-    assert zone.advance().code == Code.LANDING_METADATA_UNREADABLE
-
-
 def test_files_without_an_order_stop_the_table(zone: Zone) -> None:
     path = zone.land(1, [(1, "a", 0)])
     path.rename(path.with_name("a1b2c3.parquet"))
@@ -284,36 +239,6 @@ def test_a_recreated_folder_begins_a_new_table_and_keeps_the_old_one(zone: Zone)
     old = zone.target.open_at(zone.target.uri(ORDERS, generation=1))
     assert old is not None
     assert old.to_pyarrow_dataset().count_rows() == 3
-
-
-def test_the_old_generation_is_deleted_on_request(zone: Zone) -> None:
-    zone.land(1, [(1, "old", 0)])
-    zone.land(2, [(2, "old", 0)])
-    zone.advance(MirrorLimits())
-    zone.land(1, [(1, "new", 0)])
-    (zone.folder / f"{2:020d}.parquet").unlink()
-    assert zone.advance(MirrorLimits(replace_old=True)).generation == 2
-    assert zone.target.tables() == ["sales.my orders"]
-
-
-def test_an_applied_file_that_is_overwritten_is_not_a_new_generation(zone: Zone) -> None:
-    zone.land(1, [(1, "a", 0)])
-    zone.land(2, [(2, "b", 0)])
-    zone.advance(MirrorLimits())
-    zone.land(1, [(1, "overwritten", 2)])
-    assert zone.advance().state is MirrorState.IN_STEP
-    assert zone.rows() == noted((1, "a"), (2, "b"))
-
-
-def test_purged_files_are_no_gap(zone: Zone) -> None:
-    for number in (1, 2, 3):
-        zone.land(number, [(number, "a", 0)])
-    zone.advance(MirrorLimits())
-    for number in (1, 2):
-        (zone.folder / f"{number:020d}.parquet").unlink()
-    zone.land(4, [(4, "a", 0)])
-    assert zone.advance().state is MirrorState.IN_STEP
-    assert len(zone.rows()) == 4
 
 
 def test_a_table_of_another_writer_is_left_alone(zone: Zone) -> None:

@@ -1,12 +1,16 @@
 """Two small tables in one zone, and a mirror: what happens to one must not touch the other."""
 
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from app.domain.mirror_report import MirrorState, TableReport
+from app.landing.local_zone import LocalZone
 from tests.mirror.model.delta_content import delta_rows
 from tests.mirror.model.history import Mirror
 from tests.mirror.model.landed import DELETE, INSERT, UPSERT, Column, Generation, LandedFile, Metadata, Row
@@ -68,8 +72,9 @@ class FaultyTable:
     def check(self, generation: int | None = None) -> Checked:
         """Compare every version of the current generation, or of one that is kept."""
         number = generation or len(self.generations)
-        uri = self.mirror.target.uri(self.writer.table, generation=generation)
-        return check_every_version(uri, self.generations[number - 1], number)
+        target = self.mirror.target
+        uri = target.uri(self.writer.table, generation=generation)
+        return check_every_version(uri, self.generations[number - 1], number, target.open_options())
 
     def finish(self) -> Checked:
         """Land one more file, mirror everything, and compare every version."""
@@ -79,6 +84,21 @@ class FaultyTable:
         checked = self.check()
         assert checked.last_file == len(self.generations[-1].files)
         return checked
+
+
+class ActingZone(LocalZone):
+    """A zone in which something happens between the listing of a file and each reading of it."""
+
+    def __init__(self, root: Path, name: str, act: Callable[[], None]) -> None:
+        super().__init__(root)
+        self._name, self._act = name, act
+
+    @contextmanager
+    def read_file(self, path: str) -> Iterator[BinaryIO]:
+        if path.endswith(self._name):
+            self._act()
+        with super().read_file(path) as file:
+            yield file
 
 
 @pytest.fixture

@@ -1,17 +1,15 @@
 """A damaged, missing or vanished landing file stops its table alone, and nothing is applied twice or left out."""
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
 
 import pytest
 
 from app.domain.mirror_report import MirrorState
-from app.landing.local_zone import LocalZone
 from app.mirror.table_mirror import MirrorLimits, advance_table
-from tests.mirror.faults.conftest import FaultyTable, some_file
+from mirrorgate.errors import Code
+from tests.mirror.faults.conftest import ActingZone, FaultyTable, some_file
 from tests.mirror.model.landed import INSERT, UPDATE, Column, LandedFile, Metadata, Row
 from tests.mirror.model.zone_writer import write_landing_file
 
@@ -20,37 +18,29 @@ def _cut(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
 
 
-def _empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def _garbage(path: Path) -> None:
-    path.write_bytes(os.urandom(path.stat().st_size))
-
-
-def _damage_footer(path: Path) -> None:
+def _overwrite(path: Path, start: int, end: int) -> None:
     content = bytearray(path.read_bytes())
-    content[-40:-12] = b"\xff" * 28
+    content[start:end] = b"\xff" * len(content[start:end])
     path.write_bytes(content)
 
 
-def _damage_pages(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[4:120] = b"\xff" * 116
-    path.write_bytes(content)
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "cut": _cut,
+    "emptied": lambda path: path.write_bytes(b""),
+    "garbage": lambda path: path.write_bytes(os.urandom(path.stat().st_size)),
+    "its footer": lambda path: _overwrite(path, -40, -12),
+    "its pages": lambda path: _overwrite(path, 4, 120),
+    "a text": lambda path: path.write_text("Id,name\n1,a\n"),
+}
 
 
-def _text(path: Path) -> None:
-    path.write_text("Id,name\n1,a\n")
-
-
-@pytest.mark.parametrize("damage", [_cut, _empty, _garbage, _damage_footer, _damage_pages, _text])
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_file_stops_its_table_until_it_is_repaired(
-    table: FaultyTable, other: FaultyTable, damage: Callable[[Path], None]
+    table: FaultyTable, other: FaultyTable, damage: str
 ) -> None:
     before = table.rows()
     table.land(some_file(3))
-    damage(table.path(3))
+    DAMAGES[damage](table.path(3))
     for _ in range(2):
         report = table.advance()
         assert (report.state, report.file_number) == (MirrorState.STOPPED, 2)
@@ -71,25 +61,10 @@ def test_a_damaged_file_ends_a_catch_up_right_before_it(table: FaultyTable) -> N
     table.finish()
 
 
-class VanishingZone(LocalZone):
-    """A zone whose file disappears between the listing and the reading."""
-
-    def __init__(self, root: Path, name: str) -> None:
-        super().__init__(root)
-        self._name, self._folder = name, root
-
-    @contextmanager
-    def read_file(self, path: str) -> Iterator[BinaryIO]:
-        if path.endswith(self._name):
-            (self._folder / path).unlink(missing_ok=True)
-        with super().read_file(path) as file:
-            yield file
-
-
 def test_a_file_that_vanishes_before_it_is_read_is_waited_for(table: FaultyTable) -> None:
     before = table.rows()
     table.land(some_file(3))
-    zone = VanishingZone(table.mirror.root, table.path(3).name)
+    zone = ActingZone(table.mirror.root, table.path(3).name, lambda: table.path(3).unlink(missing_ok=True))
     with pytest.raises(OSError, match=table.path(3).name):
         advance_table(zone, table.mirror.target, table.writer.table, MirrorLimits())
     assert table.rows() == before
@@ -107,7 +82,8 @@ def test_a_gap_waits_and_is_named_until_it_is_filled(table: FaultyTable, other: 
     for _ in range(3):
         report = table.catch_up()
     assert (report.state, report.file_number, report.last_file) == (MirrorState.WAITING, 4, 7)
-    assert "5" in str(report.detail)
+    assert (report.code, "waits for file 5" in str(report.detail)) == (Code.LANDING_FILE_GAP, True)
+    assert table.mirror.inspect(table.writer) == report
     assert other.catch_up().state is MirrorState.IN_STEP
     aside.rename(table.path(5))
     table.finish()
@@ -132,8 +108,8 @@ def test_files_that_fabric_has_consumed_are_still_mirrored(table: FaultyTable) -
 
 
 def test_purged_files_are_not_missed(table: FaultyTable) -> None:
-    table.path(1).unlink()
-    table.path(2).rename(table.path(2))
+    for number in (1, 2):
+        table.path(number).unlink()
     table.finish()
 
 
@@ -154,7 +130,8 @@ def test_metadata_that_is_damaged_later_stops_its_table(table: FaultyTable, othe
 def test_metadata_that_disappears_stops_its_table(table: FaultyTable) -> None:
     table.land(some_file(3))
     (table.writer.path / "_metadata.json").unlink()
-    assert table.advance().state is MirrorState.STOPPED
+    report = table.advance()
+    assert (report.state, report.code) == (MirrorState.STOPPED, Code.LANDING_METADATA_UNREADABLE)
     table.writer.register(table.generations[-1].metadata)
     table.finish()
 
@@ -198,9 +175,9 @@ def test_a_changed_type_stops_the_table_with_fabrics_words(other: FaultyTable, k
 def test_a_missing_required_column_stops_the_table(table: FaultyTable) -> None:
     table.writer.land(3, LandedFile((Column("name", "string"),), (Row({"name": "a"}, INSERT),)))
     report = table.advance()
-    assert (report.state, report.file_number) == (MirrorState.STOPPED, 2)
+    assert (report.state, report.code, report.file_number) == (MirrorState.STOPPED, Code.SCHEMA_MERGE_FAILURE, 2)
     assert "SchemaMergeFailure" in str(report.detail)
-    assert "Id" in str(report.detail)
+    assert "required column Id is missing" in str(report.detail)
     table.path(3).unlink()
     table.finish()
 

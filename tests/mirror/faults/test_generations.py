@@ -1,16 +1,12 @@
 """A table that is dropped and recreated starts a new Delta table; the old one is kept as it was."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 import pytest
 
 from app.domain.mirror_report import MirrorState
-from app.landing.local_zone import LocalZone
 from app.mirror.table_mirror import MirrorLimits, advance_table
-from tests.mirror.faults.conftest import FaultyTable, rows_file, some_file
+from tests.mirror.faults.conftest import ActingZone, FaultyTable, rows_file, some_file
 from tests.mirror.model.landed import INSERT
 from tests.mirror.model.zone_writer import write_landing_file
 
@@ -62,24 +58,14 @@ def test_a_dropped_generation_is_deleted_if_asked(table: FaultyTable) -> None:
     table.finish()
 
 
-class RecreatedZone(LocalZone):
-    """A zone whose table is dropped and recreated right before one of its files is read."""
-
-    def __init__(self, table: FaultyTable, name: str) -> None:
-        super().__init__(table.mirror.root)
-        self._table, self._name = table, name
-
-    @contextmanager
-    def read_file(self, path: str) -> Iterator[BinaryIO]:
-        if path.endswith(self._name) and len(self._table.generations) == 1:
-            self._table.recreate(*(rows_file((INSERT, 500 + number, "second life")) for number in range(9)))
-        with super().read_file(path) as file:
-            yield file
-
-
 def test_a_file_of_the_next_generation_is_never_applied_to_the_old_table(table: FaultyTable) -> None:
     table.land(some_file(3))
-    zone = RecreatedZone(table, table.path(3).name)
+
+    def recreate() -> None:
+        if len(table.generations) == 1:
+            table.recreate(*(rows_file((INSERT, 500 + number, "second life")) for number in range(9)))
+
+    zone = ActingZone(table.mirror.root, table.path(3).name, recreate)
     advance_table(zone, table.mirror.target, table.writer.table, MirrorLimits())
     assert table.catch_up().generation == 2
     assert table.check(generation=1).last_file in (2, 3)

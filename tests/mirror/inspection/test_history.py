@@ -100,9 +100,8 @@ def test_a_version_whose_files_a_vacuum_removed_is_answered_so(tmp_path: Path) -
     table.commit([(1, "b")], deleted=[(1,)])
     table.delta().vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     pair = between(table.target, "t", 0, 1)
-    with pytest.raises(RejectedInput) as caught, pair.compared("1GB") as found:
+    with pytest.raises(RejectedInput, match=Code.UNKNOWN_VERSION) as caught, pair.compared("1GB") as found:
         list(found.changes())
-    assert caught.value.code is Code.UNKNOWN_VERSION
     assert "vacuum" in caught.value.detail
 
 
@@ -111,6 +110,5 @@ def test_a_log_that_cannot_be_read_is_tried_again_later(tmp_path: Path) -> None:
     table.commit([(1, "a")])
     log = Path(table.uri) / "_delta_log" / f"{0:020}.json"
     log.write_text("{ this is no action")
-    with pytest.raises(MirrorgateError) as caught:
+    with pytest.raises(MirrorgateError, match=Code.MIRROR_AWAY):
         open_table(table.target, table.name)
-    assert caught.value.code is Code.MIRROR_AWAY

@@ -11,12 +11,11 @@ from uuid import uuid4
 
 import pytest
 
-from app.domain.mirror_report import MirrorState, TableReport
-from app.landing.local_zone import LocalZone
-from app.mirror.table_mirror import MirrorLimits, advance_table
+from app.mirror.table_mirror import MirrorLimits
 from app.mirror.target import MirrorTarget
-from tests.mirror.model.landed import Generation, LandedFile, Metadata
-from tests.mirror.model.version_check import Checked, check_every_version
+from tests.mirror.faults.conftest import FaultyTable
+from tests.mirror.model.history import Mirror
+from tests.mirror.model.landed import LandedFile
 from tests.mirror.model.zone_writer import TableWriter
 from tests.support.processes import read_line, started
 
@@ -43,53 +42,21 @@ class S3:
             os.kill(self.pid, signal.SIGCONT)
 
 
-@dataclass
-class Lake:
-    """A landing zone, a target in the bucket, and the mirror between them, run in this process."""
+class Lake(Mirror):
+    """A landing zone, a target in the bucket, and the mirror between them: one file a version, to compare each."""
 
-    root: Path
-    target: MirrorTarget
-    limits: MirrorLimits
+    def __init__(self, root: Path, store: MirrorTarget) -> None:
+        super().__init__(root, root, MirrorLimits(max_files=1))
+        self.store = store
 
-    def begin(self, folder: str, *files: LandedFile) -> "LakeTable":
-        table = LakeTable(self, TableWriter(self.root, folder), [])
+    @property
+    def target(self) -> MirrorTarget:
+        return self.store
+
+    def begin(self, folder: str, *files: LandedFile) -> FaultyTable:
+        table = FaultyTable(self, TableWriter(self.root, folder))
         table.begin(*files)
         return table
-
-
-@dataclass
-class LakeTable:
-    """A table of the zone, with what was landed in it."""
-
-    lake: Lake
-    writer: TableWriter
-    generations: list[Generation]
-
-    def begin(self, *files: LandedFile) -> None:
-        self.generations.append(Generation(Metadata(("Id",))))
-        self.writer.register(self.generations[-1].metadata)
-        self.land(*files)
-
-    def recreate(self, *files: LandedFile) -> None:
-        self.writer.drop()
-        self.begin(*files)
-
-    def land(self, *files: LandedFile) -> None:
-        for file in files:
-            self.generations[-1].files.append(file)
-            self.writer.land(len(self.generations[-1].files), file)
-
-    def advance(self) -> TableReport:
-        return advance_table(LocalZone(self.lake.root), self.lake.target, self.writer.table, self.lake.limits)
-
-    def catch_up(self) -> TableReport:
-        while (report := self.advance()).state is MirrorState.BEHIND:
-            pass
-        return report
-
-    def check(self) -> Checked:
-        target = self.lake.target
-        return check_every_version(target.uri(self.writer.table), self.generations[-1], 1, target.open_options())
 
 
 @pytest.fixture(scope="session")
@@ -108,6 +75,5 @@ def s3() -> Iterator[S3]:
 
 @pytest.fixture
 def lake(s3: S3, tmp_path: Path) -> Lake:
-    """Give a zone and a target that is one file a version: every version can be compared."""
     (tmp_path / "zone").mkdir()
-    return Lake(tmp_path / "zone", s3.target("/Größe 1"), MirrorLimits(max_files=1))
+    return Lake(tmp_path / "zone", s3.target("/Größe 1"))

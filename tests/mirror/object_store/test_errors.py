@@ -91,12 +91,11 @@ def test_a_table_of_a_bucket_that_is_away_is_tried_again(s3: S3, lake: Lake) -> 
     table.catch_up()
     table.land(some_file(2))
     usual = lake.target
-    lake.target = MirrorTarget(usual.location, s3.options | {"timeout": "0.2s", "max_retries": "0"})
-    with s3.away(), pytest.raises(TemporarilyUnavailable) as away:
+    lake.store = MirrorTarget(usual.location, s3.options | {"timeout": "0.2s", "max_retries": "0"})
+    with s3.away(), pytest.raises(TemporarilyUnavailable, match=Code.MIRROR_AWAY) as away:
         table.advance()
-    assert away.value.code is Code.MIRROR_AWAY
     assert "the Delta table orders: GET http" in away.value.detail
-    lake.target = usual
+    lake.store = usual
     assert table.catch_up().file_number == 2
     assert table.check().last_file == 2
 
