@@ -7,22 +7,18 @@ from pathlib import Path
 import httpx
 import pytest
 import sqlalchemy as sa
-from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from app.api import application
 from app.domain.model.table import TableState
 from app.landing.landed_state import CONSUMED_FOLDERS
-from app.settings import Settings
 from spark_jobs.drain_cycle import DrainCycle
-from tests.api.calls import ADMIN_KEY, Gateway, problem
+from tests.api.calls import own_gateway, problem
 from tests.drain.conftest import NewDrain
-from tests.drain.test_restore import ID, consume, numbers_in, why
+from tests.drain.test_restore import consume, numbers_in, why
 from tests.support.gateway_parts import current, registered, stage_keys
-from tests.support.http.server import served
 from tests.support.postgres import sql
 from tests.support.postgres.databases import clone_database, put_back
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import ID, schema_of
 from tests.support.small_drain import publish_pending
 from tests.support.waiting import wait_until
 
@@ -106,13 +102,9 @@ def test_a_renewal_in_another_run_of_the_database_ends_all_holds_and_is_logged(
     assert len(cycle.leased) == 0
 
 
-def test_rows_are_not_staged_under_a_schema_that_the_database_has_lost(
-    engine: sa.Engine, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_are_not_staged_under_a_schema_that_the_database_has_lost(engine: sa.Engine, database_url: str) -> None:
     """The process has the lost schema in its cache, and the database gives its numbers to another one."""
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
-    settings = Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))
-    with served(settings) as address, Gateway.at(address, ADMIN_KEY) as gateway:
+    with own_gateway(database_url) as gateway:
         registered(engine, "t", ID)
         backup = clone_database(database_url, f"standby_{next(_NAMES)}")
         registered(engine, "t", schema_of({"id": "int64", "lost": "int64"}, ["id"]))

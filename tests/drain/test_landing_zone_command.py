@@ -13,10 +13,8 @@ from app.staging.ledger.leases import present_zone
 from mirrorgate.cli import main as cli
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import registered, stage_keys
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import ID
 from tests.support.small_drain import publish_pending
-
-ID = schema_of({"id": "int64"}, ["id"])
 
 
 @pytest.fixture

@@ -6,14 +6,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from pydantic import SecretStr
 
-from app.api import application
-from app.settings import Settings
 from demo.landing_reader import all_rows
-from tests.api.calls import ADMIN_KEY, Gateway
+from tests.api.calls import Gateway, own_gateway
 from tests.drain.conftest import NewDrain
-from tests.support.http.server import served
 from tests.support.small_drain import publish_pending
 
 TABLE: Final = "sales.orders"
@@ -21,10 +17,8 @@ KEYS: Final = range(50)
 
 
 @pytest.fixture
-def gateway(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
-    settings = Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))
-    with served(settings) as address, Gateway.at(address, ADMIN_KEY) as client:
+def gateway(database_url: str) -> Iterator[Gateway]:
+    with own_gateway(database_url) as client:
         client.register(TABLE, {"id": "int64", "value": "int64"}, ["id"], row_images="on").raise_for_status()
         yield client
 

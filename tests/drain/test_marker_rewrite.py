@@ -15,10 +15,9 @@ from spark_jobs.drain_cycle import DrainCycle
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
 from tests.support.postgres import sql
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import ID
 from tests.support.small_drain import publish_pending
 
-ID = schema_of({"id": "int64"}, ["id"])
 LAST = file_name(FileNumber(2))
 
 

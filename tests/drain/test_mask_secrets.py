@@ -5,17 +5,14 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from pydantic import SecretStr
 
-from app.api import application
 from app.checks.preflight import examine
 from app.domain.access.mask_secret import MaskSecret
-from app.settings import Settings
-from tests.api.calls import ADMIN_KEY, Gateway, problem
+from tests.api.calls import ADMIN_KEY, Gateway, own_gateway, problem
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import current
 from tests.support.hashes import hashed
-from tests.support.http.server import api_process, served
+from tests.support.http.server import api_process
 from tests.support.postgres import sql
 from tests.support.small_drain import publish_pending
 from tests.support.waiting import wait_until
@@ -28,18 +25,12 @@ WRONG = "1 table has columns that are hashed under another MIRRORGATE_MASK_SECRE
 ROW = {"id": 1, "mail": "ada@example.com"}
 
 
-def with_former_secret(database_url: str) -> Settings:
-    return Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY), mask_secret=SecretStr(FORMER))
-
-
 @pytest.fixture
-def gateways(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Gateway, Gateway]]:
+def gateways(database_url: str) -> Iterator[tuple[Gateway, Gateway]]:
     """Give an API with the former secret, in this process, and one with the present secret in its own."""
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
     with (
-        served(with_former_secret(database_url)) as former,
+        own_gateway(database_url, mask_secret=FORMER) as of_former,
         api_process(database_url, ADMIN_KEY, MASK_SECRET=PRESENT) as (_, present),
-        Gateway.at(former, ADMIN_KEY) as of_former,
         Gateway.at(present, ADMIN_KEY) as of_present,
     ):
         yield of_former, of_present
@@ -93,7 +84,7 @@ def test_tables_are_hashed_under_one_secret_until_they_are_dropped(
     present.rows("t", ROW).raise_for_status()
     problem(former.rows("t", ROW), 503, "mask_secret_differs")
     wait_for_masks(gateways, (200, WRONG), (200, "ok"))
-    with served(with_former_secret(database_url)) as address, Gateway.at(address, ADMIN_KEY) as late:
+    with own_gateway(database_url, mask_secret=FORMER) as late:
         wait_for_masks((late, present), (503, WRONG), (200, "ok"))
     payload = "SELECT payload FROM mirrorgate.block_payloads WHERE table_id = :table_id"
     [(stored,)] = sql.rows(engine, payload, table_id=current(engine, "t").table_id)

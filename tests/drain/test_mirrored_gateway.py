@@ -8,19 +8,15 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 from deltalake import write_deltalake
-from pydantic import SecretStr
 
-from app.api import application
 from app.landing.local_zone import LocalZone
 from app.mirror.table_mirror import MirrorLimits, advance_table
 from app.mirror.target import MirrorTarget
 from app.published.table_files import list_tables
-from app.settings import Settings
 from app.staging.mirror import store_reports
 from spark_jobs.drain_cycle import DrainCycle
-from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
+from tests.api.calls import Gateway, insert, own_gateway, problem
 from tests.drain.conftest import NewDrain
-from tests.support.http.server import served
 from tests.support.samples import messages
 from tests.support.small_drain import publish_pending
 from tests.support.waiting import wait_until
@@ -83,13 +79,9 @@ class Mirrored:
 def mirrored(
     database_url: str, engine: sa.Engine, landing_zone: Path, tmp_path: Path, new_drain: NewDrain
 ) -> Iterator[Mirrored]:
-    settings = Settings(
-        database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY), mirror_target=str(tmp_path / "mirror")
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(application, "configure_logging", lambda _: None)
-        with served(settings) as address, Gateway.at(address, ADMIN_KEY) as client:
-            yield Mirrored(client, engine, landing_zone, tmp_path / "mirror", new_drain())
+    target = tmp_path / "mirror"
+    with own_gateway(database_url, mirror_target=str(target)) as client:
+        yield Mirrored(client, engine, landing_zone, target, new_drain())
 
 
 def test_posted_changes_are_read_back_at_each_version(mirrored: Mirrored) -> None:

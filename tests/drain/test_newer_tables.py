@@ -4,16 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
-from pydantic import SecretStr
 
-from app.api import application
 from app.domain.model.table_options import DEFAULT_OPTIONS
-from app.settings import Settings
 from app.staging.ledger.leases import claim_table
-from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
+from tests.api.calls import Gateway, insert, own_gateway, problem
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import current
-from tests.support.http.server import served
 from tests.support.postgres import sql
 from tests.support.small_drain import publish_pending
 
@@ -26,10 +22,8 @@ NEWER = {
 
 
 @pytest.fixture
-def gateway(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
-    settings = Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))
-    with served(settings) as address, Gateway.at(address, ADMIN_KEY) as client:
+def gateway(database_url: str) -> Iterator[Gateway]:
+    with own_gateway(database_url) as client:
         for name in ("known", "newer"):
             client.register(name, {"id": "int64", "note": "string"}, ["id"]).raise_for_status()
         yield client

@@ -15,10 +15,9 @@ from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
 from tests.support.postgres import sql
 from tests.support.samples.odd_files import ODD_FILES
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import ID
 from tests.support.small_drain import publish_pending
 
-ID = schema_of({"id": "int64"}, ["id"])
 DEADLINE = 20.0
 
 pytestmark = pytest.mark.parametrize("odd", ODD_FILES)

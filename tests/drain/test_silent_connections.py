@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import landed_keys, registered, stage_keys
 from tests.support.postgres.swallowing_proxy import swallowing_proxy
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import ID
 from tests.support.small_drain import publish_pending
 
 
@@ -16,7 +16,7 @@ def test_a_drain_publishes_on_after_its_connections_fell_silent(
     engine: sa.Engine, database_url: str, landing_zone: Path, new_drain: NewDrain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.staging.connection.database._PING_SECONDS", 0.3)
-    table = registered(engine, "t", schema_of({"id": "int64"}, ["id"]))
+    table = registered(engine, "t", ID)
     with swallowing_proxy(database_url) as proxy:
         cycle = new_drain(url=proxy.url)
         stage_keys(engine, table, [1])

@@ -12,20 +12,19 @@ import sqlalchemy as sa
 from azure.core.exceptions import ClientAuthenticationError
 from azure.core.pipeline.transport import HttpRequest, RequestsTransportResponse
 
-from app.domain.model.table import DropAction, DropPlan
+from app.domain.model.table import DropAction
 from app.landing.adls.client import AdlsClient
 from app.staging.connection.database import open_engine
 from app.staging.ledger.reports import failing_tables
-from app.staging.tables.operations import begin_drop
 from mirrorgate.errors import Code, TemporarilyUnavailable
 from mirrorgate_zone.emulator import OneLake, Trust
 from mirrorgate_zone.emulator.faults import answer
 from tests.drain.conftest import NewDrain
-from tests.drain.test_restore import ID
-from tests.support.gateway_parts import current, registered, stage_keys
+from tests.support.gateway_parts import current, dropping, registered, stage_keys
 from tests.support.onelake.clients import FixedToken, onelake_address
 from tests.support.onelake.fixtures import new_onelake, onelake, trust
 from tests.support.postgres import sql
+from tests.support.samples.schemas import ID
 from tests.support.small_drain import publish_pending
 
 __all__ = ["new_onelake", "onelake", "trust"]
@@ -67,8 +66,7 @@ def test_no_transaction_is_open_during_a_call_to_the_storage_service(
     assert former.prepare(table.table_id) is not None
     sql.run(engine, "DELETE FROM mirrorgate.workers WHERE worker_id = :id", id=former.context.worker_id)
     publish_pending(cycle)
-    with engine.begin() as connection:
-        begin_drop(connection, table.name, table.generation, DropPlan(DropAction.RECREATE), "test")
+    dropping(engine, "t", DropAction.RECREATE)
     publish_pending(cycle)
     looking.dispose()
     assert current(engine, "t").generation == 2

@@ -7,19 +7,16 @@ from itertools import pairwise
 
 import pytest
 import sqlalchemy as sa
-from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from app.api import application
 from app.observability.tracing import TRACING, span, valid_traceparent
 from app.settings import Settings
 from app.staging.batches.staged_blocks import PURGE_TRACES
 from app.staging.retention.rounds import purge
-from tests.api.calls import ADMIN_KEY, Gateway, insert
+from tests.api.calls import Gateway, insert, own_gateway
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import current
 from tests.support.http.collector import Collector, attributes_of, collector
-from tests.support.http.server import served
 from tests.support.postgres import sql
 from tests.support.small_drain import publish_pending
 
@@ -35,12 +32,8 @@ def received() -> Iterator[Collector]:
 
 
 @pytest.fixture
-def gateway(database_url: str, received: Collector, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
-    settings = Settings(
-        database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY), traces_endpoint=received.address
-    )
-    with served(settings) as address, Gateway.at(address, ADMIN_KEY) as client:
+def gateway(database_url: str, received: Collector) -> Iterator[Gateway]:
+    with own_gateway(database_url, traces_endpoint=received.address) as client:
         client.register(TABLE, {"id": "int64", "note": "string"}, ["id"], seed_file=False).raise_for_status()
         yield client
     assert not TRACING.is_on

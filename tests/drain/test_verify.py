@@ -1,6 +1,7 @@
 """`mirrorgate tables verify` finds every difference between ledger and landing zone, and no false ones."""
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,10 @@ from tests.support.gateway_parts import current, registered, stage_keys
 from tests.support.onelake.clients import onelake_address
 from tests.support.onelake.fixtures import NewOneLake, new_onelake, trust
 from tests.support.postgres import sql
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import ID
 from tests.support.small_drain import publish_pending
 
 __all__ = ["new_onelake", "terminal", "trust"]
-
-ID = schema_of({"id": "int64"}, ["id"])
 
 
 def named(number: int) -> str:
@@ -64,61 +63,42 @@ def test_nothing_differs_where_nothing_was_touched(terminal: Terminal, folder: P
     assert terminal.run("tables", "verify", "t") == (0, "t: 4 files compared, 0 removed by mirroring, no difference\n")
 
 
-def emptied(folder: Path) -> None:
-    (folder / named(3)).write_bytes(b"")
-
-
-def one_bit(folder: Path) -> None:
-    content = bytearray((folder / "_ProcessedFiles" / named(2)).read_bytes())
+def flip_a_bit(file: Path) -> None:
+    content = bytearray(file.read_bytes())
     content[20] ^= 1
-    (folder / "_ProcessedFiles" / named(2)).write_bytes(content)
-
-
-def deleted(folder: Path) -> None:
-    (folder / named(3)).unlink()
-
-
-def last_deleted(folder: Path) -> None:
-    (folder / named(4)).unlink()
-
-
-def second(folder: Path) -> None:
-    (folder / named(2)).write_bytes((folder / "_ProcessedFiles" / named(2)).read_bytes())
-
-
-def beyond(folder: Path) -> None:
-    (folder / named(9)).write_bytes((folder / named(4)).read_bytes())
-
-
-def stray(folder: Path) -> None:
-    (folder / "notes.txt").touch()
-
-
-def fifo(folder: Path) -> None:
-    (folder / named(4)).unlink()
-    os.mkfifo(folder / named(4))
-
-
-def marker(folder: Path) -> None:
-    (folder / "_gateway.json").write_text("broken")
+    file.write_bytes(content)
 
 
 @pytest.mark.parametrize(
     ("harm", "problems"),
     [
-        (emptied, ["changed 3"]),
-        (one_bit, ["changed 2"]),
-        (deleted, ["missing 3"]),
-        (last_deleted, ["missing 4"]),
-        (second, ["unexpected 2"]),
-        (beyond, ["unexpected 9"]),
-        (stray, ["unexpected notes.txt"]),
-        (fifo, ["changed 4", "unexpected 4"]),
-        (marker, ["marker _gateway.json"]),
+        (lambda folder: (folder / named(3)).write_bytes(b""), ["changed 3"]),
+        (lambda folder: flip_a_bit(folder / "_ProcessedFiles" / named(2)), ["changed 2"]),
+        (lambda folder: (folder / named(3)).unlink(), ["missing 3"]),
+        (lambda folder: (folder / named(4)).unlink(), ["missing 4"]),
+        (lambda folder: shutil.copy(folder / "_ProcessedFiles" / named(2), folder / named(2)), ["unexpected 2"]),
+        (lambda folder: shutil.copy(folder / named(4), folder / named(9)), ["unexpected 9"]),
+        (lambda folder: (folder / "notes.txt").touch(), ["unexpected notes.txt"]),
+        (
+            lambda folder: ((folder / named(4)).unlink(), os.mkfifo(folder / named(4))),
+            ["changed 4", "unexpected 4"],
+        ),
+        (lambda folder: (folder / "_gateway.json").write_text("broken"), ["marker _gateway.json"]),
+    ],
+    ids=[
+        "an emptied file",
+        "one bit",
+        "a deleted file",
+        "the last file deleted",
+        "a copy of a consumed file",
+        "a copy beyond the last file",
+        "a stray file",
+        "a FIFO",
+        "the marker",
     ],
 )
 def test_what_differs_is_named_and_the_exit_code_says_so(
-    terminal: Terminal, folder: Path, harm: Callable[[Path], None], problems: list[str]
+    terminal: Terminal, folder: Path, harm: Callable[[Path], object], problems: list[str]
 ) -> None:
     harm(folder)
     status, [entry] = report(terminal, "t")

@@ -21,10 +21,8 @@ from mirrorgate.errors import Code, Misconfigured
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
 from tests.support.postgres import sql
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import ID
 from tests.support.small_drain import publish_pending
-
-ID = schema_of({"id": "int64"}, ["id"])
 
 
 def test_a_drain_with_another_zone_is_rejected_and_stops_no_table(
@@ -33,9 +31,8 @@ def test_a_drain_with_another_zone_is_rejected_and_stops_no_table(
     stage_keys(engine, registered(engine, "t", ID), [1])
     publish_pending(new_drain())
     stage_keys(engine, current(engine, "t"), [2])
-    with pytest.raises(Misconfigured) as rejected:
+    with pytest.raises(Misconfigured, match=Code.LANDING_ZONE_CHANGED) as rejected:
         new_drain(zone=tmp_path / "other")
-    assert rejected.value.code is Code.LANDING_ZONE_CHANGED
     assert str(landing_zone) in rejected.value.detail
     assert "mirrorgate landing-zone move" in rejected.value.remedy
     assert not (tmp_path / "other").exists()

@@ -22,7 +22,7 @@ from tests.support.fabric.fixtures import clock, fabric, open_client
 from tests.support.gateway_parts import registered, stage_keys
 from tests.support.onelake.fixtures import new_onelake, onelake, trust
 from tests.support.processes import Died, die
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import ID
 
 __all__ = ["clock", "fabric", "new_onelake", "onelake", "open_client", "trust"]
 
@@ -87,7 +87,7 @@ def new_worker(spark: SparkSession, database_url: str, landing_zone: Path) -> It
 @pytest.fixture
 def worker(engine: sa.Engine, new_worker: NewWorker) -> DrainCycle:
     """Give the owner of table `t` with the key column `id`, which has published one file."""
-    stage_keys(engine, registered(engine, "t", schema_of({"id": "int64"}, ["id"])), [1], [2])
+    stage_keys(engine, registered(engine, "t", ID), [1], [2])
     worker = new_worker()
     drain(worker)
     return worker

@@ -16,15 +16,14 @@ from tests.support.gateway_parts import current, dropping, registered, stage, ty
 from tests.support.postgres import sql
 from tests.support.samples.changes import insert
 from tests.support.samples.images import stored_images
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import ID
 
 ONE = Generation(1)
-SCHEMA = schema_of({"id": "int64"}, ["id"])
 
 
 def asked(engine: sa.Engine, name: str) -> Table:
     """Return a paused table with a row, whose backfill is asked for."""
-    table = registered(engine, name, SCHEMA)
+    table = registered(engine, name, ID)
     stage(engine, [typed(table, [insert({"id": 1})])])
     registered(engine, name, None, TableOptions(row_images=RowImages.ON))
     with engine.begin() as connection:
@@ -34,7 +33,7 @@ def asked(engine: sa.Engine, name: str) -> Table:
 
 def test_the_drain_gives_images_to_active_and_paused_tables(engine: sa.Engine, new_worker: NewWorker) -> None:
     for name in ("active", "paused", "quiet"):
-        stage(engine, [typed(registered(engine, name, SCHEMA), [insert({"id": key}, key) for key in (1, 2, 3)])])
+        stage(engine, [typed(registered(engine, name, ID), [insert({"id": key}, key) for key in (1, 2, 3)])])
         registered(engine, name, None, TableOptions(row_images=RowImages.ON))
     with engine.begin() as connection:
         set_publishing(connection, TableName.parse("paused"), ONE, TableState.PAUSED, "operator")
@@ -85,7 +84,7 @@ def test_a_table_dropped_while_its_backfill_waits_is_not_due_any_more(engine: sa
 
 
 def test_a_drain_that_stops_leaves_it_to_the_next(engine: sa.Engine, new_worker: NewWorker) -> None:
-    table = registered(engine, "t", SCHEMA)
+    table = registered(engine, "t", ID)
     stage(engine, [typed(table, [insert({"id": 1})])])
     registered(engine, "t", None, TableOptions(row_images=RowImages.ON))
     with engine.begin() as connection:

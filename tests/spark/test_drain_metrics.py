@@ -30,7 +30,7 @@ from tests.support.gateway_parts import registered, stage_keys
 from tests.support.postgres import sql
 from tests.support.postgres.retention import WEEK
 from tests.support.samples.images import COMPLETE
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import ID
 
 
 def served(port: int) -> str:
@@ -53,11 +53,11 @@ def test_a_drain_serves_what_it_does_on_loopback(
     renew(worker, 60)
     ResourceWatch(low=DRAIN.resource_low).check()
     healthy = served(port)
-    good, bad = (registered(engine, name, schema_of({"id": "int64"}, ["id"])) for name in ("good", "bad"))
+    good, bad = (registered(engine, name, ID) for name in ("good", "bad"))
     for table in (good, bad):
         stage_keys(engine, table, [1, 2])
     sql.run(engine, "UPDATE mirrorgate.block_payloads SET payload = 'x' WHERE table_id = :id", id=bad.table_id)
-    loaded = registered(engine, "loaded", schema_of({"id": "int64"}, ["id"]), COMPLETE)
+    loaded = registered(engine, "loaded", ID, COMPLETE)
     with engine.begin() as connection:
         begin_load(connection, loaded.name, LoadId(str(uuid4())), LoadMode.FULL, 0.001, "test")
     drain_loop.try_maintenance(worker, WEEK)

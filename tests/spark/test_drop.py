@@ -7,27 +7,20 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.model.names import TableName
-from app.domain.model.table import DropAction, DropPlan, FileNumber, Generation, TableState
+from app.domain.model.table import DropAction, FileNumber, Generation, TableState
 from app.domain.model.table_options import TableOptions
 from app.landing.local_zone import LocalZone
-from app.staging.tables.operations import begin_drop, request_flush, request_repair, set_publishing
+from app.staging.tables.operations import request_flush, request_repair, set_publishing
 from app.staging.tables.registration import register_table
 from spark_jobs.drain_cycle import DrainCycle
 from tests.spark.conftest import NewWorker, drain, end_lease
-from tests.support.gateway_parts import current, landed_keys, registered, stage, stage_keys, typed
+from tests.support.gateway_parts import current, dropping, landed_keys, registered, stage, stage_keys, typed
 from tests.support.postgres import sql
 from tests.support.samples.changes import insert, update
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import ID, schema_of
 
-ID = schema_of({"id": "int64"}, ["id"])
 T = TableName.parse("t")
 ONE = Generation(1)
-
-
-def begin(engine: sa.Engine, action: DropAction, new_name: str | None = None) -> None:
-    with engine.begin() as connection:
-        plan = DropPlan(action, new_name=TableName.parse(new_name) if new_name else None)
-        begin_drop(connection, T, ONE, plan, "operator")
 
 
 def test_a_dropped_tables_folder_is_gone_and_others_stay(
@@ -35,7 +28,7 @@ def test_a_dropped_tables_folder_is_gone_and_others_stay(
 ) -> None:
     stage_keys(engine, registered(engine, "other", ID), [5])
     stage_keys(engine, current(engine, "t"), [3])
-    begin(engine, DropAction.DROP)
+    dropping(engine, "t")
     drain(worker)
     assert not (landing_zone / "t").exists()
     assert landed_keys(landing_zone, "other") == [[5]]
@@ -47,7 +40,7 @@ def test_a_recreated_table_lands_from_file_one_and_nothing_of_before(
     engine: sa.Engine, landing_zone: Path, worker: DrainCycle
 ) -> None:
     stage_keys(engine, current(engine, "t"), [3])
-    begin(engine, DropAction.RECREATE)
+    dropping(engine, "t", DropAction.RECREATE)
     drain(worker)
     stage_keys(engine, current(engine, "t"), [7], [8])
     drain(worker)
@@ -64,7 +57,7 @@ def test_a_renamed_table_with_row_images_lands_whole_under_its_new_name(
     stage(engine, [typed(table, changes)])
     worker = new_worker()
     drain(worker)
-    begin(engine, DropAction.RENAME, "other.name")
+    dropping(engine, "t", DropAction.RENAME, new_name="other.name")
     drain(worker)
     assert landed_keys(landing_zone, "other.name") == [[2, 3]]
     assert not (landing_zone / "t").exists()
@@ -77,7 +70,7 @@ def test_an_owner_that_was_building_when_the_drop_began_makes_nothing_visible(
     stage_keys(engine, current(engine, "t"), [3])
     claimed = worker.prepare(current(engine, "t").table_id)
     assert claimed is not None
-    begin(engine, DropAction.RECREATE)
+    dropping(engine, "t", DropAction.RECREATE)
     end_lease(engine, worker)
     drain(other)
     assert worker.build_and_publish([claimed]) == set()
@@ -88,7 +81,7 @@ def test_an_owner_that_was_building_when_the_drop_began_makes_nothing_visible(
 def test_a_worker_that_dies_after_deleting_the_folder_leaves_the_rest_to_the_next(
     engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, worker: DrainCycle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin(engine, DropAction.DROP)
+    dropping(engine, "t")
     with monkeypatch.context() as patch:
         patch.setattr("spark_jobs.steps.dropping.finish_drop", lambda *_, **__: (_ for _ in ()).throw(OSError("died")))
         assert worker.prepare(current(engine, "t").table_id) is None
@@ -105,7 +98,7 @@ def test_a_folder_in_use_is_tried_again_and_the_state_says_so(
     def in_use(*_: object) -> None:
         raise PermissionError("in use")
 
-    begin(engine, DropAction.DROP)
+    dropping(engine, "t")
     with monkeypatch.context() as patch:
         patch.setattr(LocalZone, "remove_folder", in_use)
         assert worker.prepare(current(engine, "t").table_id) is None
@@ -118,7 +111,7 @@ def test_a_folder_in_use_is_tried_again_and_the_state_says_so(
 
 def test_a_folder_that_is_anothers_is_not_deleted(engine: sa.Engine, landing_zone: Path, worker: DrainCycle) -> None:
     (landing_zone / "t" / "_gateway.json").write_text("{}")
-    begin(engine, DropAction.DROP)
+    dropping(engine, "t")
     assert worker.prepare(current(engine, "t").table_id) is None
     assert landed_keys(landing_zone, "t") == [[1, 2]]
     reason = sql.value(engine, "SELECT state_reason FROM mirrorgate.tables")

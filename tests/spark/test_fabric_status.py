@@ -9,23 +9,20 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from app.api.schemas.status import table_statuses
-from app.domain.model.table import DropAction, DropPlan, Table, TableState
+from app.domain.model.table import DropAction, Table, TableState
 from app.landing.open_zone import ZoneAddress
 from app.settings import Settings
-from app.staging.tables.operations import begin_drop
 from mirrorgate_zone.emulator import OneLake, Trust
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.fabric_status import FabricWatcher, fabric_watcher, store_listed_tables
 from tests.spark.conftest import NewWorker, drain, end_lease
 from tests.support.fabric.endpoint import Fabric
 from tests.support.fabric.fixtures import OpenClient
-from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
+from tests.support.gateway_parts import current, dropping, landed_keys, registered, stage_keys
 from tests.support.onelake.clients import onelake_address
 from tests.support.onelake.mirror import Mirror
 from tests.support.postgres import sql
-from tests.support.samples.schemas import schema_of
-
-ID = schema_of({"id": "int64"}, ["id"])
+from tests.support.samples.schemas import ID
 
 
 def processed(engine: sa.Engine, table: Table) -> dict[str, object] | None:
@@ -43,11 +40,6 @@ def say(landing_zone: Path, content: object) -> None:
 
 def listed(*names: str) -> dict[str, object]:
     return {"tables": [{"sourceSchemaName": "", "sourceTableName": name, "status": "Replicating"} for name in names]}
-
-
-def recreate(engine: sa.Engine, table: Table) -> None:
-    with engine.begin() as connection:
-        begin_drop(connection, table.name, table.generation, DropPlan(DropAction.RECREATE), "operator")
 
 
 def test_accepted_staged_published_and_processed_are_equal_once_mirroring_has_taken_all(
@@ -102,7 +94,7 @@ def test_a_recreated_table_waits_until_fabric_no_longer_lists_it_and_says_so(
     engine: sa.Engine, landing_zone: Path, published: DrainCycle
 ) -> None:
     say(landing_zone, listed("other", "T"))
-    recreate(engine, current(engine, "t"))
+    dropping(engine, "t", DropAction.RECREATE)
     table_id = current(engine, "t").table_id
     assert published.prepare(table_id) is None
     assert not (landing_zone / "t").exists()
@@ -123,7 +115,7 @@ def test_the_wait_is_bounded_across_owners(
     engine: sa.Engine, landing_zone: Path, published: DrainCycle, new_worker: NewWorker
 ) -> None:
     say(landing_zone, listed("t"))
-    recreate(engine, current(engine, "t"))
+    dropping(engine, "t", DropAction.RECREATE)
     assert published.prepare(current(engine, "t").table_id) is None
     sql.run(engine, "UPDATE mirrorgate.tables SET folder_gone_at = folder_gone_at - interval '599 seconds'")
     end_lease(engine, published)
@@ -139,7 +131,7 @@ def test_a_drop_does_not_wait_for_a_view_that_cannot_be_understood(
     engine: sa.Engine, landing_zone: Path, published: DrainCycle
 ) -> None:
     say(landing_zone, "{")
-    recreate(engine, current(engine, "t"))
+    dropping(engine, "t", DropAction.RECREATE)
     drain(published)
     assert current(engine, "t").generation == 2
 

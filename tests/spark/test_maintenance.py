@@ -20,10 +20,8 @@ from tests.support.gateway_parts import current, dropping, landed_keys, stage_ke
 from tests.support.postgres import sql
 from tests.support.postgres.retention import AT_ONCE, count
 from tests.support.rejections import rejected
-from tests.support.samples.schemas import schema_of
 from tests.support.waiting import wait_until
 
-ID = schema_of({"id": "int64"}, ["id"])
 T = TableName.parse("t")
 ONE = Generation(1)
 

@@ -51,11 +51,13 @@ def current(engine: sa.Engine, name: str) -> Table:
     return table
 
 
-def dropping(engine: sa.Engine, name: str) -> Table:
-    """Start the drop of a table and return it."""
-    table = current(engine, name)
+def dropping(
+    engine: sa.Engine, name: str, action: DropAction = DropAction.DROP, *, new_name: str | None = None
+) -> Table:
+    """Start to drop, recreate or rename a table and return it."""
+    table, plan = current(engine, name), DropPlan(action, new_name=TableName.parse(new_name) if new_name else None)
     with engine.begin() as connection:
-        return begin_drop(connection, table.name, table.generation, DropPlan(DropAction.DROP), "test")
+        return begin_drop(connection, table.name, table.generation, plan, "test")
 
 
 def finished_drop(engine: sa.Engine, table: Table) -> FinishedDrop:

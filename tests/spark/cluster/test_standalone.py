@@ -14,7 +14,7 @@ from benchmarks.machine.standalone_cluster import standalone_cluster
 from spark_jobs.spark.session import spark_options
 from tests.support.gateway_parts import landed_keys, registered, stage_keys
 from tests.support.postgres import sql
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import ID
 from tests.support.waiting import wait_until
 
 SETTINGS = {"TARGET_FILE_ROWS": "1", "MAX_DELAY_SECONDS": "0", "SPARK_JOB_MIN_BYTES": "0", "ALLOW_UNSAFE": "true"}
@@ -29,7 +29,7 @@ def test_everything_lands_once_and_in_order_although_one_of_two_workers_is_lost(
     engine: sa.Engine, database_url: str, tmp_path: Path
 ) -> None:
     landing_zone = tmp_path / "landing-zone"
-    table = registered(engine, "a", schema_of({"id": "int64"}, ["id"]))
+    table = registered(engine, "a", ID)
     stage_keys(engine, table, *([key] for key in range(40)))
     settings = SETTINGS | {"DATABASE_URL": database_url, "LANDING_ZONE": str(landing_zone)}
     with standalone_cluster(tmp_path / "cluster", workers=2) as cluster:

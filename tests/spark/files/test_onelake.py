@@ -2,21 +2,17 @@
 
 import json
 
-import pytest
 import sqlalchemy as sa
 
-from app.domain.model.table import DropAction, DropPlan, FileNumber, TableState
+from app.domain.model.table import DropAction, FileNumber, TableState
 from app.staging.ledger.files import list_files
-from app.staging.tables.operations import begin_drop
 from mirrorgate_zone.emulator import Effect, Fault, OneLake, Trust
 from tests.spark.conftest import NewWorker, die_at, drain, end_lease
-from tests.support.gateway_parts import current, registered, stage_keys
+from tests.support.gateway_parts import current, dropping, registered, stage_keys
 from tests.support.onelake.clients import onelake_address
 from tests.support.onelake.fixtures import NewOneLake
 from tests.support.onelake.mirror import PROCESSED, Mirror
-from tests.support.samples.schemas import schema_of
-
-ID = schema_of({"id": "int64"}, ["id"])
+from tests.support.samples.schemas import ID
 
 
 def keys(mirror: Mirror, folder: str) -> list[list[int]]:
@@ -59,7 +55,7 @@ def test_lost_answers_and_ignored_conditions_neither_lose_nor_repeat_a_row(
 
 
 def test_a_file_that_mirroring_took_before_it_was_recorded_is_recorded_not_landed_again(
-    engine: sa.Engine, new_worker: NewWorker, onelake: OneLake, trust: Trust, monkeypatch: pytest.MonkeyPatch
+    engine: sa.Engine, new_worker: NewWorker, onelake: OneLake, trust: Trust
 ) -> None:
     mirror = Mirror(onelake)
     stage_keys(engine, registered(engine, "t", ID), [1], [2])
@@ -81,8 +77,7 @@ def test_a_table_that_is_recreated_begins_another_lifetime_in_the_mirror(
     stage_keys(engine, table, [1], [2])
     drain(worker)
     onelake.faults.plan("delete", Fault(Effect.RESET_AFTER))
-    with engine.begin() as connection:
-        begin_drop(connection, table.name, table.generation, DropPlan(DropAction.RECREATE), "operator")
+    dropping(engine, "t", DropAction.RECREATE)
     drain(worker)
     stage_keys(engine, current(engine, "t"), [7], [8])
     drain(worker)

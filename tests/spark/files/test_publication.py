@@ -16,9 +16,7 @@ from app.domain.publication import verify_chain
 from app.staging.ledger.files import list_files, read_chain
 from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current, inserts, landed_keys, registered, stage, stage_keys, typed
-from tests.support.samples.schemas import schema_of
-
-ID = schema_of({"id": "int64"}, ["id"])
+from tests.support.samples.schemas import ID, schema_of
 
 
 def test_batches_land_in_order_in_files_of_the_target_size(

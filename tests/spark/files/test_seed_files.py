@@ -5,17 +5,16 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 import sqlalchemy as sa
 
 from app.domain.model.names import TableName
-from app.domain.model.table import DropAction, DropPlan, FileNumber, Generation, Table
+from app.domain.model.table import DropAction, FileNumber, Generation, Table
 from app.domain.model.table_options import TableOptions
-from app.staging.tables.operations import begin_drop, request_repair
+from app.staging.tables.operations import request_repair
 from app.staging.tables.registration import register_table
 from mirrorgate_zone.emulator import OneLake, Trust
 from tests.spark.conftest import NewWorker, die_at, drain, end_lease
-from tests.support.gateway_parts import current, inserts, landed_keys, stage, typed
+from tests.support.gateway_parts import current, dropping, inserts, landed_keys, stage, typed
 from tests.support.onelake.clients import onelake_address
 from tests.support.onelake.mirror import Mirror
 from tests.support.samples.schemas import schema_of
@@ -61,8 +60,7 @@ def test_a_recreated_table_is_seeded_again(engine: sa.Engine, landing_zone: Path
     worker = new_worker()
     drain(worker)
     assert landed_keys(landing_zone, "t") == [[], [1]]
-    with engine.begin() as connection:
-        begin_drop(connection, T, Generation(1), DropPlan(DropAction.RECREATE), "operator")
+    dropping(engine, "t", DropAction.RECREATE)
     drain(worker)
     assert landed_keys(landing_zone, "t") == [[]]
     stage(engine, [typed(current(engine, "t"), inserts([row(7)]))])
@@ -82,7 +80,7 @@ def test_a_seed_goes_with_a_bare_initial_load(engine: sa.Engine, landing_zone: P
 
 
 def test_a_worker_that_dies_before_the_seed_is_visible_leaves_it_to_the_next(
-    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, monkeypatch: pytest.MonkeyPatch
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker
 ) -> None:
     table = seeded(engine)
     first = new_worker()

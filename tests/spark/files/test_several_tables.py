@@ -10,20 +10,19 @@ import sqlalchemy as sa
 
 from app.domain.model.landing_file import BuiltFile
 from app.domain.model.names import TableName
-from app.domain.model.table import DropAction, DropPlan, Epoch, FileNumber, Generation, TableId, TableState
+from app.domain.model.table import Epoch, FileNumber, Generation, TableId, TableState
 from app.landing.publish import make_visible
 from app.landing.zone import LandingZone
 from app.staging.ledger import planning as file_plans
-from app.staging.tables.operations import begin_drop, request_repair, set_publishing
+from app.staging.tables.operations import request_repair, set_publishing
 from mirrorgate.errors import Code, TemporarilyUnavailable
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.steps.publishing import ClaimedTable, Publishing
 from tests.spark.conftest import NewWorker, drain
-from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
+from tests.support.gateway_parts import current, dropping, landed_keys, registered, stage_keys
 from tests.support.postgres import sql
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import ID
 
-ID = schema_of({"id": "int64"}, ["id"])
 NAMES = ("a", "b", "c", "d")
 RECORD = "UPDATE mirrorgate.landing_files f SET state"
 REGISTER = "UPDATE mirrorgate.landing_files f\n    SET nominated"
@@ -164,8 +163,7 @@ def test_tables_that_need_more_than_a_plan_are_left_to_be_prepared_alone(
     more(engine, 2)
     stage_keys(engine, current(engine, "c"), [3], [4])
     monkeypatch.setattr(file_plans, "MAX_BLOCKS", 6)
-    with engine.begin() as connection:
-        begin_drop(connection, current(engine, "a").name, Generation(1), DropPlan(DropAction.DROP), "test")
+    dropping(engine, "a")
     with engine.begin() as connection:
         request_repair(connection, current(engine, "b").name, Generation(1), FileNumber(1), "test")
     claimed, alone = worker.prepare_leased(tables)

@@ -13,9 +13,8 @@ from spark_jobs.drain_loop import DrainLoop
 from spark_jobs.steps.publishing import ClaimedTable
 from tests.spark.conftest import NewWorker
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import ID
 
-ID = schema_of({"id": "int64"}, ["id"])
 PLENTY = 2**20
 
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from tests.support.gateway_parts import landed_keys, registered, stage_keys
 from tests.support.processes import REPOSITORY
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import ID
 
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of the three JVMs, which live for seconds: compile little."""
@@ -23,7 +23,7 @@ def test_the_drain_publishes_under_spark_submit_on_a_cluster_of_two_workers(
 ) -> None:
     landing_zone = tmp_path / "landing-zone"
     for name in ("a", "b"):
-        stage_keys(engine, registered(engine, name, schema_of({"id": "int64"}, ["id"])), [1, 2], [3])
+        stage_keys(engine, registered(engine, name, ID), [1, 2], [3])
     environment = os.environ | {
         "MIRRORGATE_DATABASE_URL": database_url,
         "MIRRORGATE_LANDING_ZONE": str(landing_zone),

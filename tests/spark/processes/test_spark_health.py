@@ -18,7 +18,7 @@ from spark_jobs.spark.health import SparkCalls, SparkWatch
 from tests.support.gateway_parts import landed_keys, registered, stage_keys
 from tests.support.postgres import sql
 from tests.support.processes import REPOSITORY, is_alive
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import ID
 from tests.support.waiting import Clock, wait_until
 
 HANGS = """
@@ -109,7 +109,7 @@ def test_a_drain_whose_spark_hangs_ends_with_the_reason_and_leaves_no_process(
     engine: sa.Engine, database_url: str, tmp_path: Path
 ) -> None:
     """Its Python workers are stopped, so that a job neither fails nor ends; restarted, it publishes everything."""
-    table = registered(engine, "a", schema_of({"id": "int64"}, ["id"]))
+    table = registered(engine, "a", ID)
     stage_keys(engine, table, [1])
     settings = {
         "DATABASE_URL": database_url,

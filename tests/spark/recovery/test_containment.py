@@ -18,14 +18,12 @@ from spark_jobs.drain_loop import DrainLoop
 from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
 from tests.support.postgres import sql
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import ID
 from tests.support.waiting import wait_until
 
 END_SESSIONS_OF_DRAIN = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE datname = :name AND application_name = 'mirrorgate drain'"""
-
-ID = schema_of({"id": "int64"}, ["id"])
 
 
 @contextmanager

@@ -9,42 +9,15 @@ from structlog.testing import capture_logs
 
 from app.api.schemas.status import table_statuses
 from app.domain.model.table import TableState
-from app.domain.publication import described
-from app.landing.zone import ScratchRevoked
-from mirrorgate.errors import Code, StorageError, TemporarilyUnavailable
 from spark_jobs.drain_cycle import DrainCycle
-from tests.spark.conftest import NewWorker, drain
+from tests.spark.conftest import NewWorker, drain, end_lease
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
 from tests.support.postgres import sql
-from tests.support.samples.schemas import schema_of
-
-ID = schema_of({"id": "int64"}, ["id"])
-ADVICE = "Free space or inodes"
+from tests.support.samples.schemas import ID
 
 
 def no_space(*_: object, **__: object) -> None:
     raise OSError(errno.ENOSPC, "No space left on device", "/zone/t/00000000000000000001.parquet")
-
-
-def test_a_storage_error_is_told_with_errno_path_and_remedy() -> None:
-    failure = described(OSError(errno.ENOSPC, "No space left on device", "/zone/t"))
-    assert failure.code is Code.STORAGE_FAILED
-    assert failure.detail == "ENOSPC (No space left on device) at /zone/t"
-    assert failure.remedy.startswith(ADVICE)
-    assert described(ConnectionRefusedError(errno.ECONNREFUSED, "Connection rejected")).code is Code.INTERNAL
-    assert described(StorageError("PUT x: 503 ServerBusy")).detail == "PUT x: 503 ServerBusy"
-    assert described(ScratchRevoked("_scratchPad/1/2")).code is Code.STALE_EPOCH
-
-
-def test_an_unforeseen_error_is_told_by_type_and_place_never_by_its_text() -> None:
-    try:
-        int("a secret value")
-    except ValueError as error:
-        failure = described(error)
-    assert failure.code is Code.INTERNAL
-    assert "secret" not in failure.detail
-    assert "ValueError in test_an_unforeseen_error" in failure.detail
-    assert described(TemporarilyUnavailable(Code.TABLE_BUSY, "locked")).detail == "locked"
 
 
 def tried(worker: DrainCycle, engine: sa.Engine, *, times: int) -> None:
@@ -73,17 +46,12 @@ def test_a_table_is_failing_after_three_failed_tries_until_the_next_success(
     assert status.failing is not None
     assert (status.failing.code, status.failing.tries) == ("storage_failed", 3)
     assert "ENOSPC" in status.failing.detail
-    assert status.failing.remedy.startswith(ADVICE)
+    assert status.failing.remedy.startswith("Free space or inodes")
     assert status.failing.since <= status.failing.last_at
     (line,) = [line for line in logs if line["event"] == "table_failing"]
     assert (line["table"], line["generation"], line["tries"]) == ("t", 1, 3)
-    other = new_worker(spark_job_min_bytes=2**20)
-    sql.run(
-        engine,
-        "UPDATE mirrorgate.workers SET lease_until = clock_timestamp() WHERE worker_id <> :id",
-        id=other.context.worker_id,
-    )
-    drain(other)
+    end_lease(engine, worker)
+    drain(new_worker(spark_job_min_bytes=2**20))
     assert landed_keys(landing_zone, "t") == [[1]]
     assert sql.value(engine, "SELECT count(*) FROM mirrorgate.table_failures") == 0
 

@@ -13,10 +13,7 @@ from app.landing.local_zone import LocalZone
 from mirrorgate.errors import Code, InvariantBroken
 from tests.spark.conftest import NewWorker, die_at, drain, end_lease
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
-from tests.support.samples.schemas import schema_of
-
-ID = schema_of({"id": "int64"}, ["id"])
-
+from tests.support.samples.schemas import ID
 
 ONE, TWO = f"{1:020}.parquet", f"{2:020}.parquet"
 
@@ -42,7 +39,7 @@ def test_a_worker_that_dies_after_planning_leaves_the_plan_to_the_next(
 
 
 def test_a_file_that_is_visible_but_not_recorded_is_recorded_not_landed_again(
-    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None, monkeypatch: pytest.MonkeyPatch
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None
 ) -> None:
     first = new_worker()
     die_at("record_published", first, current(engine, "t").table_id)
@@ -54,7 +51,7 @@ def test_a_file_that_is_visible_but_not_recorded_is_recorded_not_landed_again(
 
 
 def test_a_file_that_mirroring_took_before_it_was_recorded_is_not_landed_again(
-    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None, monkeypatch: pytest.MonkeyPatch
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None
 ) -> None:
     first = new_worker()
     die_at("record_published", first, current(engine, "t").table_id)
@@ -69,7 +66,7 @@ def test_a_file_that_mirroring_took_before_it_was_recorded_is_not_landed_again(
 
 
 def test_a_worker_that_dies_between_registration_and_rename_lands_nothing_twice(
-    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None, monkeypatch: pytest.MonkeyPatch
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None
 ) -> None:
     first = new_worker()
     die_at("make_visible", first, current(engine, "t").table_id)
