@@ -1,16 +1,13 @@
 """Gateways with their own settings."""
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, Protocol
 
 import pytest
-from pydantic import SecretStr
 
-from app.api import application
-from app.settings import Settings
-from tests.api.calls import ADMIN_KEY, Gateway
-from tests.support.http.server import served
+from tests.api.calls import Gateway, own_gateway
 
 
 class Serve(Protocol):
@@ -20,15 +17,25 @@ class Serve(Protocol):
 
 
 @pytest.fixture
-def serve(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
+def serve(database_url: str) -> Iterator[Serve]:
     with ExitStack() as stack:
 
-        def start(*, send_buffer: int | None = None, **settings: Any) -> Gateway:
-            chosen = Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY), **settings)
-            address = stack.enter_context(served(chosen, send_buffer=send_buffer))
-            gateway = stack.enter_context(Gateway.at(address, ADMIN_KEY))
+        def start(**settings: Any) -> Gateway:
+            gateway = stack.enter_context(own_gateway(database_url, **settings))
             gateway.register("t", {"id": "int64"}, ["id"]).raise_for_status()
             return gateway
 
         yield start
+
+
+def metric(gateway: Gateway, series: str) -> float:
+    """Return the value of a series of ours at `/metrics`, 0 without it."""
+    text = gateway.get("/metrics").raise_for_status().text
+    found = re.findall(rf"^mirrorgate_{re.escape(series)} (\S+)$", text, re.MULTILINE)
+    return float(found[0]) if found else 0.0
+
+
+def new_key(gateway: Gateway, **wanted: Any) -> dict[str, str]:
+    """Create a key that may send changes; return it with its ID and secrets."""
+    created: dict[str, str] = gateway.post("/v1/keys", json={"rights": ["ingest"], **wanted}).raise_for_status().json()
+    return created

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,6 +16,7 @@ from app.settings import PREFIX
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.limits.slow_commits import commit_freely, held_commits, wait_for_a_held_commit
 from tests.support.http.raw_http import connected, head, request
+from tests.support.http.server import free_port, listens
 from tests.support.postgres import sql
 from tests.support.processes import started
 from tests.support.waiting import wait_until
@@ -25,18 +25,9 @@ PATH = "/v1/changes/arcion"
 BODY = json.dumps([insert("t", id="1"), insert("t", id="2")]).encode()
 
 
-def listens(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5):
-            return True
-    except OSError:
-        return False
-
-
 @pytest.fixture
 def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
+    return free_port()
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from app.api.application import create_app
 from app.observability.resource_watch import raise_descriptor_limit
 from app.settings import Settings
 from tests.api.calls import Gateway, insert
-from tests.limits.conftest import Serve
+from tests.limits.conftest import Serve, metric, new_key
 from tests.support.http.issuer import AUDIENCE, CLIENT_ID, Issuer, issuing
 from tests.support.http.raw_http import RawClient, connected, head, request
 from tests.support.waiting import wait_until
@@ -83,11 +83,6 @@ def stranger(method: str, path: str, *headers: str, kind: str = FORM) -> bytes:
     return "\r\n".join(lines).encode()
 
 
-def new_key(gateway: Gateway, **wanted: Any) -> dict[str, str]:
-    created: dict[str, str] = gateway.post("/v1/keys", json={"rights": ["ingest"], **wanted}).raise_for_status().json()
-    return created
-
-
 class Victim:
     """Posts rows with a key of its own, and counts the answers."""
 
@@ -106,9 +101,8 @@ class Victim:
 
 def held(gateway: Gateway) -> list[float]:
     """Return what is held of the budget; the process may have held something before the gateway began."""
-    text = gateway.get("/metrics").text
     names = ("unfinished_bodies", "body_bytes_in_memory", "change_requests_in_flight")
-    return [float(re.findall(rf"^mirrorgate_{name} (\S+)$", text, re.MULTILINE)[0]) for name in names]
+    return [metric(gateway, name) for name in names]
 
 
 def check_all_is_forgotten(gateway: Gateway, before: list[float]) -> None:

@@ -3,14 +3,13 @@
 import resource
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import pytest
 import sqlalchemy as sa
-from pydantic import SecretStr
 
-from app.api import application
 from app.api.limits import Allowance, MemoryBudget
 from app.domain.fabric import DatabaseStatus, TableMirroring, parse_state
 from app.domain.model.table import Table
@@ -18,16 +17,14 @@ from app.domain.publication import Failure
 from app.ingest import backlog
 from app.observability.api_metrics import RESOURCE_LOW
 from app.observability.resource_watch import ResourceWatch
-from app.settings import Settings
 from app.staging.ledger.leases import give_up_lease, renew_lease
 from app.staging.ledger.reports import claim_poll, clear_failures, record_fabric_status, record_failure, store_answer
 from app.staging.mirror import store_reports
 from app.staging.tables.registry import quarantine_table
 from mirrorgate.errors import Code
-from tests.api.calls import ADMIN_KEY, Gateway, insert
+from tests.api.calls import Gateway, insert, own_gateway
 from tests.support.expositions import check_recorded, help_of, series_of
 from tests.support.gateway_parts import current
-from tests.support.http.server import served
 from tests.support.mirror_reports import STOPPED, report_of
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import Owned, claim_by, publish_all
@@ -39,20 +36,14 @@ MAX_ROWS: Final = 10
 NO_DATABASE: Final = "postgresql://nobody@127.0.0.1:1/none"
 
 
-def settings_of(database_url: str) -> Settings:
-    return Settings(
-        database_url=SecretStr(database_url),
-        admin_key=SecretStr(ADMIN_KEY),
-        max_backlog_rows=MAX_ROWS,
-        database_seconds=2.0,
-    )
+def serving(database_url: str) -> AbstractContextManager[Gateway]:
+    return own_gateway(database_url, max_backlog_rows=MAX_ROWS, database_seconds=2.0)
 
 
 @pytest.fixture
 def gateway(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
     monkeypatch.setattr(backlog, "READ_SECONDS", 0.02)
-    with served(settings_of(database_url)) as address, Gateway.at(address, ADMIN_KEY) as client:
+    with serving(database_url) as client:
         yield client
 
 
@@ -207,7 +198,7 @@ def faults_of_processes(scene: Scene) -> Iterator[tuple[str, str]]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         ResourceWatch(low=RESOURCE_LOW).check()
 
-    with served(settings_of(NO_DATABASE)) as address, Gateway.at(address, ADMIN_KEY) as lonely:
+    with serving(NO_DATABASE) as lonely:
         yield "no_database", lonely.get("/metrics").raise_for_status().text
 
     budget = MemoryBudget(Allowance(2, 100), 1, 100)
