@@ -101,9 +101,8 @@ def test_the_command_says_whose_a_landing_zone_is_and_claims_none(
 def test_up_on_the_landing_zone_of_another_gateway_starts_nothing(database_url: str, tmp_path: Path) -> None:
     claim_zone(ZoneAddress(str(tmp_path / "zone")), OTHER)
     settings = Settings(port=0, database_url=SecretStr(database_url), allow_unsafe=True)
-    with pytest.raises(Misconfigured) as rejection:
+    with pytest.raises(Misconfigured, match=Code.LANDING_ZONE_TAKEN):
         up.up(settings, tmp_path / "data", str(tmp_path / "zone"), Console(file=io.StringIO()), environment=os.environ)
-    assert rejection.value.code is Code.LANDING_ZONE_TAKEN
     assert not (tmp_path / "data" / "gateway.json").exists()
 
 
@@ -130,9 +129,8 @@ typer.run(doctor.doctor)
 @pytest.mark.slow
 def test_up_on_an_unsafe_database_starts_nothing(database_url: str, tmp_path: Path) -> None:
     settings = Settings(port=0, database_url=SecretStr(database_url))
-    with pytest.raises(Misconfigured) as rejection:
+    with pytest.raises(Misconfigured, match=Code.UNSAFE_SETUP):
         up.up(settings, tmp_path, None, Console(file=io.StringIO()), environment={})
-    assert rejection.value.code == Code.UNSAFE_SETUP
     assert not (tmp_path / "gateway.json").exists()
 
 

@@ -60,7 +60,7 @@ def test_the_wheels_java_runs_though_asked_for_a_module_it_lacks(tmp_path: Path)
     assert "version" in answer.stderr
 
 
-def test_the_launcher_passes_every_other_word_on_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_launcher_passes_every_other_word_on_unchanged(tmp_path: Path) -> None:
     echo = tmp_path / "echo"
     echo.write_text('#!/bin/sh\nfor word; do echo "<$word>"; done\n')
     echo.chmod(0o755)

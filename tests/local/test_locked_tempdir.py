@@ -117,7 +117,7 @@ def test_links_and_files_under_such_a_name_are_left_alone(parent: Path) -> None:
     assert elsewhere.exists()
 
 
-def test_a_path_that_would_be_too_long_is_made_below_tmp(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_that_would_be_too_long_is_made_below_tmp(parent: Path) -> None:
     with locked_tempdir("test") as folder:
         assert folder.parent == parent
         length = len(bytes(folder))

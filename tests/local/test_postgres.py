@@ -1,7 +1,6 @@
 """The private Postgres starts, keeps its data and cleans up after a killed gateway, as root and as another user."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -272,27 +271,22 @@ def test_the_server_of_root_has_one_capability_left(tmp_path: Path) -> None:
 
 @as_root
 def test_an_ordinary_user_starts_one(python_of_nobody: list[str]) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="mirrorgate-test-"))
-    try:
+    with tempfile.TemporaryDirectory(prefix="mirrorgate-test-") as folder:
         os.chown(folder, NOBODY, NOBODY)
-        command = [*python_of_nobody, "-m", "tests.local.runs_postgres", str(folder / "data"), "--stop"]
-        done = run_as_nobody(command)
+        data = Path(folder) / "data"
+        done = run_as_nobody([*python_of_nobody, "-m", "tests.local.runs_postgres", str(data), "--stop"])
         assert done.returncode == 0, done.stderr
-        assert (folder / "data" / "postgres").stat().st_uid == NOBODY
-    finally:
-        shutil.rmtree(folder)
+        assert (data / "postgres").stat().st_uid == NOBODY
 
 
 @as_root
 def test_root_keeps_the_owner_of_data_that_an_ordinary_user_made() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="mirrorgate-test-"))
-    try:
-        with PrivatePostgres(folder, FAST) as postgres:
+    with tempfile.TemporaryDirectory(prefix="mirrorgate-test-") as folder:
+        with PrivatePostgres(Path(folder), FAST) as postgres:
             write_row(postgres.url)
-        for path in [folder / "postgres", *(folder / "postgres").rglob("*")]:
+        data = Path(folder) / "postgres"
+        for path in [data, *data.rglob("*")]:
             os.chown(path, 1234, 1234, follow_symlinks=False)
-        with PrivatePostgres(folder, FAST) as postgres:
+        with PrivatePostgres(Path(folder), FAST) as postgres:
             assert rows(postgres.url) == 1
             assert "Uid:\t1234\t" in Path(f"/proc/{postgres.process.pid}/status").read_text()
-    finally:
-        shutil.rmtree(folder)

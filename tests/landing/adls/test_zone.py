@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -146,41 +147,41 @@ def test_a_stale_listing_changes_no_answer_but_the_listing(onelake: OneLake, zon
     assert zone.kind("scratch") is PathKind.FILE
 
 
-def test_a_delete_that_arrives_late_does_not_take_the_mark_of_a_revoked_folder_away(
-    onelake: OneLake, zone: AdlsZone
-) -> None:
-    zone.create_file("scratch/1/f", b"x")
+def noted_deletes(onelake: OneLake) -> Callable[[], None]:
+    """Return a call that lets each deletion from now on arrive once more."""
     late: list[Any] = []
     original = onelake.answer
-
-    def answer_later(request: Any) -> Any:
-        if request.operation == "delete":
-            late.append(request)
-        return original(request)
-
-    onelake.answer = answer_later  # type: ignore[method-assign]
-    onelake.faults.plan("delete", Fault(Effect.RESET_AFTER))
-    zone.revoke_folder("scratch/1")
-    for request in late:
-        original(request)
-    assert zone.kind("scratch/1") is PathKind.FILE
-
-
-def test_a_removal_that_arrives_late_does_not_take_a_new_folder_away(onelake: OneLake, zone: AdlsZone) -> None:
-    late: list[Any] = []
-    original = onelake.answer
-    zone.create_file("table/f", b"old")
 
     def note(request: Any) -> Any:
         if request.operation == "delete":
             late.append(request)
         return original(request)
 
+    def arrive_again() -> None:
+        for request in late:
+            original(request)
+
     onelake.answer = note  # type: ignore[method-assign]
+    return arrive_again
+
+
+def test_a_delete_that_arrives_late_does_not_take_the_mark_of_a_revoked_folder_away(
+    onelake: OneLake, zone: AdlsZone
+) -> None:
+    zone.create_file("scratch/1/f", b"x")
+    arrive_again = noted_deletes(onelake)
+    onelake.faults.plan("delete", Fault(Effect.RESET_AFTER))
+    zone.revoke_folder("scratch/1")
+    arrive_again()
+    assert zone.kind("scratch/1") is PathKind.FILE
+
+
+def test_a_removal_that_arrives_late_does_not_take_a_new_folder_away(onelake: OneLake, zone: AdlsZone) -> None:
+    zone.create_file("table/f", b"old")
+    arrive_again = noted_deletes(onelake)
     zone.remove_folder("table", "scratch/dropped", zone.etag("table"))
     zone.create_file("table/f", b"new")
-    for request in late:
-        original(request)
+    arrive_again()
     assert onelake.file("table/f") == b"new"
 
 
