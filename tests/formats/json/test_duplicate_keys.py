@@ -28,6 +28,7 @@ from app.formats.replicate.standard_form import ReplicateMessage
 from mirrorgate.errors import Code, RejectedInput
 from tests.formats.json.odd_json import arcion_messages, bodies, replicate_messages
 from tests.support.rejections import rejected
+from tests.support.samples.messages import HEADERS
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 OBJECTS_AS_VALUES = {"legacy_data_list", "legacy_before_data_list"}
@@ -107,18 +108,6 @@ def test_what_the_tools_write_is_read_once(
         assert [message for message in messages if is_read_twice(decode, message, LAYOUTS[layout])] == []
 
 
-HEADERS = {
-    "operation": "INSERT",
-    "changeSequence": "20260105093000000000000000000000001",
-    "timestamp": "2026-01-05T09:30:00.000",
-    "streamPosition": "00000017.0a1b2c3d.00000001",
-    "transactionId": "00000000000000000000000A0B0C0D0E",
-    "changeMask": "01",
-    "columnMask": "01",
-    "externalSchemaId": "5",
-    "transactionEventCounter": 1,
-    "transactionLastEvent": True,
-}
 FLATTENED = {f"headers_{name}": value for name, value in HEADERS.items()}
 FIELDS = [{"name": f"c{number}", "type": ["null", {"type": "array", "items": "int"}]} for number in range(30)]
 

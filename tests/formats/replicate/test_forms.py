@@ -12,19 +12,10 @@ from app.formats.replicate.layouts import MessageForm, TableFrom
 from app.formats.replicate.messages import DataChange, ReplicateRequest, decode_replicate
 from mirrorgate.errors import Code
 from tests.support.rejections import rejected
+from tests.support.samples.messages import HEADERS as ALL_HEADERS
 
 ROW = {"id": 1, "email": "a@b.example"}
-HEADERS = {
-    "operation": "UPDATE",
-    "changeSequence": "100",
-    "timestamp": 1000,
-    "streamPosition": "1",
-    "transactionId": "1",
-    "changeMask": "2",
-    "columnMask": "3",
-    "transactionEventCounter": 1,
-    "transactionLastEvent": True,
-}
+HEADERS = ALL_HEADERS | {"changeSequence": "100", "timestamp": 1000, "changeMask": "2", "columnMask": "3"}
 
 
 def decoded(*messages: Any, **form: Any) -> ReplicateRequest:

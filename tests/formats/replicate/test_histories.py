@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.formats.replicate.tables_in_memory import Row, Tables
+from tests.support.samples.messages import data, metadata
 
 UTC_TEXT = "+00:00"
 TYPES: dict[str, st.SearchStrategy[Any]] = {
@@ -56,18 +57,11 @@ class Source:
     def metadata(self) -> Values:
         ordinals = self.ordinals()
         columns = {
-            name: {
-                "ordinal": ordinals[name],
-                "type": kind,
-                "precision": 12,
-                "scale": 3,
-                "primaryKeyPosition": place + 1 if place < self.key_size else 0,
-            }
-            for place, (name, kind) in enumerate(self.columns.items())
+            name: {"ordinal": ordinals[name], "type": kind, "precision": 12, "scale": 3}
+            for name, kind in self.columns.items()
         }
-        lineage = {"schema": None, "table": "t", "tableVersion": self.version}
-        body = {"schemaId": f"v{self.version}", "lineage": lineage, "tableStructure": {"tableColumns": columns}}
-        return {"magic": "atMSG", "type": "MD", "headers": None, "message": body}
+        keys = tuple(self.columns)[: self.key_size]
+        return metadata("t", columns, keys, schema_id=f"v{self.version}", version=self.version)
 
     def mask(self, names: set[str]) -> str:
         ordinals = self.ordinals()
@@ -195,18 +189,7 @@ def test_landing_rows_applied_in_order_give_the_source(life: tuple[list[list[Val
 def md(version: int) -> Values:
     """Return a metadata message; each version adds a column at the second ordinal and moves all others."""
     names = ["id", *(f"c{number}" for number in range(version, 0, -1))]
-    columns = {
-        name: {"ordinal": place, "type": "INT4", "primaryKeyPosition": int(name == "id")}
-        for place, name in enumerate(names, 1)
-    }
-    lineage = {"table": "t", "server": "s", "task": "k", "tableVersion": version}
-    return {"schemaId": f"v{version}", "lineage": lineage, "tableStructure": {"tableColumns": columns}}
-
-
-def dt(operation: str, version: int, row: Values) -> Values:
-    headers = {"operation": operation, "columnMask": f"{2 ** (version + 1) - 1:X}"}
-    message = {"data": row, "beforeData": None, "headers": headers}
-    return {"magic": "atMSG", "type": "DT", "messageSchemaId": f"v{version}", "message": message}
+    return metadata("t", dict.fromkeys(names, "INT4"), schema_id=f"v{version}", version=version)
 
 
 @st.composite
@@ -215,37 +198,33 @@ def partitions(draw: st.DrawFn) -> list[list[Values]]:
     rows = []
     for key in range(draw(st.integers(1, 3))):
         versions = sorted(draw(st.lists(st.integers(1, 4), min_size=1, max_size=5)))
-        rows.append(
-            [
-                dt(
-                    "UPDATE" if place else "INSERT",
-                    version,
-                    {"id": key, **{f"c{number}": draw(st.integers(0, 99)) for number in range(1, version + 1)}},
-                )
-                for place, version in enumerate(versions)
-            ]
-        )
+        messages = []
+        for place, version in enumerate(versions):
+            row = {"id": key} | {f"c{number}": draw(st.integers(0, 99)) for number in range(1, version + 1)}
+            facts = {"schema_id": f"v{version}", "columnMask": f"{2 ** (version + 1) - 1:X}"}
+            messages.append(data("UPDATE" if place else "INSERT", row, **facts))
+        rows.append(messages)
     return rows
 
 
 @given(partitions(), st.data())
 def test_data_in_the_order_of_each_row_gives_the_source_however_early_metadata_comes(
-    rows: list[list[Values]], data: st.DataObject
+    rows: list[list[Values]], draw: st.DataObject
 ) -> None:
     tables = Tables()
-    metadata = [md(version) for version in range(1, 5)]
+    described = [md(version) for version in range(1, 5)]
     mirror: dict[int, dict[str, Any]] = {}
     queues = [list(messages) for messages in rows]
-    for version in range(data.draw(st.integers(1, 4))):
-        tables.post(json.dumps(metadata[version]).encode())
-        metadata[version]["sent"] = True
+    for version in range(draw.draw(st.integers(1, 4))):
+        tables.post(json.dumps(described[version]).encode())
+        described[version]["sent"] = True
     while any(queues):
-        queue = data.draw(st.sampled_from([queue for queue in queues if queue]))
+        queue = draw.draw(st.sampled_from([queue for queue in queues if queue]))
         message = queue.pop(0)
         needed = int(message["messageSchemaId"][1:])
-        request = [md(number) for number in range(1, needed + 1) if "sent" not in metadata[number - 1]]
+        request = [md(number) for number in range(1, needed + 1) if "sent" not in described[number - 1]]
         for number in range(needed):
-            metadata[number]["sent"] = True
+            described[number]["sent"] = True
         for _, *values in tables.post(json.dumps([*request, message]).encode())[0]["t"]:
             row = dict(zip(tables.schemas["t"].names, values, strict=True))
             mirror[row["id"]] = row

@@ -15,21 +15,9 @@ from app.formats.replicate.layouts import PARTS, MessageForm, WrongLayout, read_
 from app.formats.replicate.messages import DataChange, ReplicateRequest, decode_replicate
 from mirrorgate.errors import Code, RejectedInput
 from tests.support.rejections import rejected
-from tests.support.samples.messages import metadata
+from tests.support.samples.messages import HEADERS, metadata
 
 ROW, BEFORE = {"ID": 1, "NAME": "Ada"}, {"ID": 1, "NAME": "Eva"}
-HEADERS = {
-    "operation": "UPDATE",
-    "changeSequence": "20260105093000000000000000000000001",
-    "timestamp": "2026-01-05T09:30:00.000",
-    "streamPosition": "1",
-    "transactionId": "1",
-    "changeMask": "02",
-    "columnMask": "03",
-    "externalSchemaId": "77",
-    "transactionEventCounter": 1,
-    "transactionLastEvent": False,
-}
 
 
 def decoded(layout: dict[str, Any], *messages: Any) -> ReplicateRequest:

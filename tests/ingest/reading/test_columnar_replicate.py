@@ -1,13 +1,9 @@
 """Replicate bodies take the columnar path where they can, and land what the exact path lands."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 
-from app.ingest.readers import replicate as replicate_reader
 from mirrorgate.errors import Code
-from tests.support.ingest_harness import IngestHarness
+from tests.support.ingest_harness import IngestHarness, counted_paths
 from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, data, metadata
 from tests.support.samples.schemas import schema_of
@@ -16,12 +12,7 @@ COLUMNS = {"id": "INT8", "name": "WSTRING"}
 NEW = {"id": "INT8", "note": "WSTRING", "name": "WSTRING"}
 
 
-@contextmanager
-def columnar_path_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let every body fail that takes the exact path."""
-    with monkeypatch.context() as patched:
-        patched.setattr(replicate_reader, "decode_replicate", None)
-        yield
+COLUMNAR = ("replicate", "columnar", "")
 
 
 def row(number: int, name: str | None = "a", operation: str = "INSERT", **facts: str) -> Message:
@@ -34,31 +25,26 @@ def row(number: int, name: str | None = "a", operation: str = "INSERT", **facts:
     ids=["by the schema id", "by the message", "by the request", "by all of them"],
 )
 def test_the_first_body_of_a_process_takes_the_columnar_path(
-    harness: IngestHarness,
-    monkeypatch: pytest.MonkeyPatch,
-    told: dict[str, str],
-    table: str | None,
+    harness: IngestHarness, told: dict[str, str], table: str | None
 ) -> None:
     harness.other.replicate(metadata("s.t", COLUMNS, schema_id="f1"))
-    with columnar_path_only(monkeypatch):
+    with counted_paths(COLUMNAR, COLUMNAR):
         for number in (1, 2):
             accepted = harness.replicate(row(number, **told), row(number, None, "UPDATE", **told), table=table)
             assert [(receipt.table, receipt.changes) for receipt in accepted.receipts] == [("s.t", 2)]
     assert harness.landed("s.t", "id", "name") == [[0, 1, "a"], [1, 1, None], [0, 2, "a"], [1, 2, None]]
 
 
-def test_a_table_without_metadata_takes_the_columnar_path(
-    harness: IngestHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_without_metadata_takes_the_columnar_path(harness: IngestHarness) -> None:
     harness.put("t", schema_of({"id": "int64", "name": "string"}, ["id"], ["id"]))
-    with columnar_path_only(monkeypatch):
+    with counted_paths(COLUMNAR):
         harness.replicate(row(1, columnMask="03"), row(1, None, "DELETE"), table="t")
     assert harness.landed("t", "id", "name") == [[0, 1, "a"], [2, 1, None]]
 
 
-def test_one_body_feeds_several_tables(harness: IngestHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_body_feeds_several_tables(harness: IngestHarness) -> None:
     harness.replicate(metadata("s.one", COLUMNS, schema_id="f1"), metadata("s.two", COLUMNS, schema_id="f2"))
-    with columnar_path_only(monkeypatch):
+    with counted_paths(COLUMNAR):
         accepted = harness.replicate(
             row(1, schema_id="f1"), row(2, schema_id="f2"), row(3, table="s.one"), row(4, schema_id="f2")
         )
@@ -67,10 +53,10 @@ def test_one_body_feeds_several_tables(harness: IngestHarness, monkeypatch: pyte
     assert harness.landed("s.two", "id") == [[0, 2], [0, 4]]
 
 
-def test_excluded_columns_are_left_out(harness: IngestHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_excluded_columns_are_left_out(harness: IngestHarness) -> None:
     harness.put("s.t", schema_of({"id": "int64"}, ["id"], ["id"]), exclude=["name"])
     harness.replicate(metadata("s.t", COLUMNS, schema_id="f1"))
-    with columnar_path_only(monkeypatch):
+    with counted_paths(COLUMNAR):
         harness.replicate(row(1, schema_id="f1", columnMask="03"))
     assert harness.landed("s.t", "id") == [[0, 1]]
 
@@ -84,12 +70,8 @@ def test_masks_count_columns_as_the_present_metadata_does(harness: IngestHarness
     update = data("UPDATE", {"id": 1, "note": "n", "name": "c"}, schema_id="same", columnMask="03")
     harness.replicate(update)
     harness.replicate(update)
-    assert harness.landed("s.t", "id", "note", "name") == [
-        [0, 1, None, "a"],
-        [1, 1, None, "b"],
-        [1, 1, "n", "b"],
-        [1, 1, "n", "b"],
-    ]
+    landed = [[0, 1, None, "a"], [1, 1, None, "b"], [1, 1, "n", "b"], [1, 1, "n", "b"]]
+    assert harness.landed("s.t", "id", "note", "name") == landed
 
 
 def test_an_id_that_a_second_table_gets_is_ambiguous_in_every_process(harness: IngestHarness) -> None:

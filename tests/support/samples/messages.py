@@ -1,9 +1,23 @@
 """Messages of both tools in one line each."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 Message = dict[str, Any]
+
+HEADERS: Final[Message] = {
+    "operation": "UPDATE",
+    "changeSequence": "20260105093000000000000000000000001",
+    "timestamp": "2026-01-05T09:30:00.000",
+    "streamPosition": "1",
+    "transactionId": "1",
+    "changeMask": "02",
+    "columnMask": "03",
+    "externalSchemaId": "77",
+    "transactionEventCounter": 1,
+    "transactionLastEvent": False,
+}
+"""All headers of a DT message."""
 
 
 def arcion(
