@@ -27,15 +27,6 @@ def accepted(source_format: str) -> Iterator[tuple[str, list[Any]]]:
         yield path.stem, [json.loads(path.read_bytes())]
 
 
-def flat(messages: list[Any]) -> Iterator[Any]:
-    """Return the messages of a sample; earlier requests are lists of messages."""
-    for message in messages:
-        if isinstance(message, list):
-            yield from message
-        else:
-            yield message
-
-
 def body_schema(source_format: str) -> dict[str, Any]:
     operation = CONTRACT["paths"][f"/v1/changes/{source_format}"]["post"]
     schema: dict[str, Any] = operation["requestBody"]["content"]["application/json"]["schema"]
@@ -47,7 +38,7 @@ SAMPLES = [(name, *sample) for name in ("arcion", "replicate") for sample in acc
 
 @pytest.mark.parametrize(("source_format", "name", "messages"), SAMPLES, ids=lambda value: str(value)[:60])
 def test_a_sample_that_is_accepted_fits_the_contract(source_format: str, name: str, messages: list[Any]) -> None:
-    body = list(flat(messages))
+    body = [one for message in messages for one in (message if isinstance(message, list) else [message])]
     errors = validator(CONTRACT, body_schema(source_format)).iter_errors(body)
     assert [error.message for error in errors] == []
 

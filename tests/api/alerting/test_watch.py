@@ -4,11 +4,8 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from http.server import ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -23,7 +20,7 @@ from app.staging.connection.database import open_engine
 from app.staging.overview import alerts_claimed
 from mirrorgate.cli.main import app
 from mirrorgate.errors import Code, TemporarilyUnavailable
-from tests.support.http.stand_in import StandIn
+from tests.support.http.stand_in import StandIn, serving
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import owned_table
 from tests.support.waiting import wait_until
@@ -50,8 +47,8 @@ class Receiver:
         return [(alert["status"], alert["subject"], alert["code"]) for alert in self.alerts()]
 
 
-@contextmanager
-def receiving() -> Iterator[Receiver]:
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
     found = Receiver()
 
     class Handler(StandIn):
@@ -60,20 +57,8 @@ def receiving() -> Iterator[Receiver]:
             found.signatures.append(self.headers["X-Signature"] or "")
             self.answer(found.status, b"")
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        found.address = f"http://127.0.0.1:{server.server_port}/hook?token=hidden"
-        try:
-            yield found
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with receiving() as found:
+    with serving(Handler) as address:
+        found.address = f"{address}/hook?token=hidden"
         yield found
 
 
@@ -90,13 +75,9 @@ def watch_of(engine: sa.Engine, receiver: Receiver, clock: Clock | None = None, 
     return AlertWatch(engine, webhook, after, backlog, clock or Clock())
 
 
-def run(engine: sa.Engine, statement: str) -> None:
-    sql.run(engine, statement)
-
-
 @pytest.fixture
 def quarantined(engine: sa.Engine) -> sa.Engine:
-    run(
+    sql.run(
         engine,
         "WITH t AS (INSERT INTO mirrorgate.tables (name, folded_name, state, state_reason) "
         "VALUES ('s.a', 's.a', 'quarantined', 'foreign_file: a file is foreign') RETURNING table_id) "
@@ -113,7 +94,7 @@ def test_a_quarantined_table_and_a_missing_drain_are_told_once_and_when_they_are
     assert receiver.told() == [("firing", "drain", "drain_not_ok"), ("firing", "s.a", "foreign_file")]
     watch_of(quarantined, receiver).look()  # of another API process, or after a restart
     assert receiver.told() == []
-    run(quarantined, "UPDATE mirrorgate.tables SET state = 'active', state_reason = NULL")
+    sql.run(quarantined, "UPDATE mirrorgate.tables SET state = 'active', state_reason = NULL")
     watch.look()
     assert receiver.told() == [("resolved", "s.a", "foreign_file")]
 
@@ -154,7 +135,7 @@ def test_a_trouble_that_does_not_last_is_not_told(quarantined: sa.Engine, receiv
     clock = Clock()
     watch = watch_of(quarantined, receiver, clock, after=60)
     watch.look()
-    run(quarantined, "UPDATE mirrorgate.tables SET state = 'active', state_reason = NULL")
+    sql.run(quarantined, "UPDATE mirrorgate.tables SET state = 'active', state_reason = NULL")
     clock.now += timedelta(seconds=61)
     watch.look()
     assert receiver.told() == [("firing", "drain", "drain_not_ok")]

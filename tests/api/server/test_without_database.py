@@ -94,7 +94,11 @@ def test_while_every_connection_is_silent_requests_are_rejected_and_the_process_
         answers = [threads.submit(behind_proxy.arcion, insert("t", id=str(key))) for key in range(8)]
         assert behind_proxy.get("/healthz").status_code == 200
         # An answer that is a second old still counts.
-        wait_until(lambda: states(behind_proxy)["database"] != "ok", within=60, what="the database is not ready")
+        wait_until(
+            lambda: behind_proxy.get("/readyz").json()["parts"]["database"] != "ok",
+            within=60,
+            what="the database is not ready",
+        )
         assert behind_proxy.get("/readyz").status_code == 503
         assert behind_proxy.get("/statusz").status_code == 503
         for answer in answers:
@@ -104,9 +108,3 @@ def test_while_every_connection_is_silent_requests_are_rejected_and_the_process_
         lambda: behind_proxy.arcion(insert("t", id="9")).status_code == 202, within=60, what="changes are accepted"
     )
     wait_until(lambda: behind_proxy.get("/readyz").status_code == 200, within=60, what="the process is ready")
-
-
-def states(gateway: Gateway) -> dict[str, str]:
-    """Return the state of each part, as the probe says it."""
-    parts: dict[str, str] = gateway.get("/readyz").json()["parts"]
-    return parts

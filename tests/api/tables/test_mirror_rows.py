@@ -23,6 +23,7 @@ from app.settings import Settings
 from mirrorgate.errors import Misconfigured
 from tests.api.calls import ADMIN_KEY, Gateway, insert, own_gateway, problem
 from tests.support.http.server import api_process, stopped
+from tests.support.samples.schemas import schema_of
 
 PATH = "/v1/tables/sales.orders/rows"
 IDS = pa.schema([("id", pa.int64())])
@@ -182,19 +183,7 @@ def test_values_are_written_as_a_dry_run_writes_them(mirrored: Gateway, target: 
     odd = dict.fromkeys(COLUMNS) | {"id": "1", "ratio": "NaN"}
     dry = mirrored.arcion(insert("sales.typed", **sent), insert("sales.typed", **odd), dry_run="true").json()
     expected = [{name: row[name] for name in COLUMNS} for row in dry["tables"][0]["rows"]]
-    schema = pa.schema(
-        [
-            ("id", pa.int64()),
-            ("small", pa.int16()),
-            ("flag", pa.bool_()),
-            ("ratio", pa.float64()),
-            ("price", pa.decimal128(20, 4)),
-            ("day", pa.date32()),
-            ("at", pa.timestamp("us", "UTC")),
-            ("note", pa.string()),
-            ("bytes", pa.binary()),
-        ]
-    )
+    schema = schema_of(COLUMNS, ["id"]).arrow.remove(len(COLUMNS))  # the row marker
     rows = pa.Table.from_pylist([ROW, dict.fromkeys(ROW) | {"id": 1, "ratio": float("nan")}], schema=schema)
     write_deltalake(str(target / "sales" / "typed"), rows)
     page = mirrored.get("/v1/tables/sales.typed/rows").raise_for_status().json()
