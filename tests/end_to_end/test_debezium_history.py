@@ -12,14 +12,10 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from pydantic import SecretStr
 
-from app.api import application
 from app.ingest import DebeziumJson
-from app.settings import Settings
-from tests.api.calls import ADMIN_KEY
+from tests.api.calls import ADMIN_KEY, own_gateway
 from tests.support.documents import blocks
-from tests.support.http.server import served
 from tests.support.ingest_harness import open_harness
 from tests.support.processes import REPOSITORY
 
@@ -29,10 +25,9 @@ DELETE = 2
 
 
 @pytest.fixture
-def address(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
-    with served(Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))) as address:
-        yield address
+def address(database_url: str) -> Iterator[str]:
+    with own_gateway(database_url) as gateway:
+        yield gateway.address
 
 
 def generated(*arguments: str) -> bytes:

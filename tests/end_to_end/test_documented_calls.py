@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from app.api import application
 from app.settings import Settings
 from tests.support.documents import Answer, Example, examples, shell_blocks
 from tests.support.http.server import served
@@ -47,7 +46,6 @@ Reader = Callable[[str], list[Answer]]
 @pytest.fixture
 def reader(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
     """Run commands in a folder with a gateway, as a reader of the document would; return all answers in order."""
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
     (tmp_path / ".mirrorgate").mkdir()
     (tmp_path / ".mirrorgate" / "admin.key").write_text(KEY)
     (tmp_path / ".curlrc").write_text('write-out = "\\t%{http_code}\\n"\n')

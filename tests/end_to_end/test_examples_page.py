@@ -9,23 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 
-from app.api import application
-from app.settings import Settings
-from tests.api.calls import ADMIN_KEY, Gateway
+from tests.api.calls import ADMIN_KEY, Gateway, own_gateway
 from tests.sdk.toolchains import NPM_FILES
-from tests.support.http.server import served
 from tests.support.processes import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"
 
 
 @pytest.fixture
-def address(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setattr(application, "configure_logging", lambda _: None)
-    with served(Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))) as address:
-        yield address
+def address(database_url: str) -> Iterator[str]:
+    with own_gateway(database_url) as gateway:
+        yield gateway.address
 
 
 def run(commands: str, checkout: Path, **environment: str) -> str:

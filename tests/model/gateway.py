@@ -8,13 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
-from unittest.mock import patch
 
 import httpx
 from deltalake import DeltaTable
 from pydantic import SecretStr
 
-from app.api import application
 from app.domain.mirror_report import MirrorState
 from app.landing.local_zone import LocalZone
 from app.mirror.table_mirror import MirrorLimits, advance_table
@@ -116,7 +114,6 @@ def small_gateway(database_url: str, place: Path) -> Iterator[Gateway]:
         database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY), mask_secret=SecretStr(MASK_SECRET)
     )
     with (
-        patch.object(application, "configure_logging", lambda _: None),
         served(settings) as url,
         small_drain(database_url, zone, rows=2000) as drain,
     ):
