@@ -28,6 +28,11 @@ def serve(database_url: str) -> Iterator[Serve]:
         yield start
 
 
+@pytest.fixture
+def gateway(serve: Serve) -> Gateway:
+    return serve()
+
+
 def metric(gateway: Gateway, series: str) -> float:
     """Return the value of a series of ours at `/metrics`, 0 without it."""
     text = gateway.get("/metrics").raise_for_status().text

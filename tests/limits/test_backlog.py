@@ -21,6 +21,11 @@ def frequent_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backlog, "READ_SECONDS", 0.02)
 
 
+@pytest.fixture
+def gateway(serve: Serve) -> Gateway:
+    return serve(max_backlog_rows=3)
+
+
 def post(gateway: Gateway, table: str, *keys: int, **headers: str) -> httpx.Response:
     messages = [insert(table, id=str(key)) for key in keys]
     return gateway.post("/v1/changes/arcion", json=messages, headers=headers)
@@ -64,8 +69,7 @@ def test_a_full_table_is_rejected_until_its_batches_are_published(
     assert_accepts_again(gateway, "t")
 
 
-def test_nothing_of_a_rejected_request_is_staged(serve: Serve, engine: sa.Engine) -> None:
-    gateway = serve(max_backlog_rows=3)
+def test_nothing_of_a_rejected_request_is_staged(gateway: Gateway, engine: sa.Engine) -> None:
     gateway.register("u", {"id": "int64"}, ["id"])
     post(gateway, "t", 1, 2, 3)
     full(gateway, "t")
@@ -76,8 +80,7 @@ def test_nothing_of_a_rejected_request_is_staged(serve: Serve, engine: sa.Engine
     assert sql.value(engine, numbers) == max(gateway.status(table)["last_sequence"] for table in ("t", "u"))
 
 
-def test_a_full_table_changes_nothing_for_a_request_that_it_rejects(serve: Serve) -> None:
-    gateway = serve(max_backlog_rows=3)
+def test_a_full_table_changes_nothing_for_a_request_that_it_rejects(gateway: Gateway) -> None:
     gateway.put("/v1/tables/t", json={"options": {"new_columns": "add_as_string"}}).raise_for_status()
     post(gateway, "t", 1, 2, 3)
     full(gateway, "t")
@@ -86,8 +89,7 @@ def test_a_full_table_changes_nothing_for_a_request_that_it_rejects(serve: Serve
 
 
 @pytest.mark.parametrize("stopped", ["paused", "quarantined"])
-def test_a_stopped_table_fills_only_its_own_backlog(serve: Serve, engine: sa.Engine, stopped: str) -> None:
-    gateway = serve(max_backlog_rows=3)
+def test_a_stopped_table_fills_only_its_own_backlog(gateway: Gateway, engine: sa.Engine, stopped: str) -> None:
     gateway.register("healthy", {"id": "int64"}, ["id"])
     sql.run(engine, "UPDATE mirrorgate.tables SET state = :state WHERE name = 't'", state=stopped)
     assert post(gateway, "t", 1, 2, 3).status_code == 202
@@ -99,8 +101,7 @@ def test_a_stopped_table_fills_only_its_own_backlog(serve: Serve, engine: sa.Eng
     problem(post(gateway, "t", 4), 429, "backlog_full")
 
 
-def test_a_request_that_was_accepted_before_the_table_was_full_gets_its_answer_again(serve: Serve) -> None:
-    gateway = serve(max_backlog_rows=3)
+def test_a_request_that_was_accepted_before_the_table_was_full_gets_its_answer_again(gateway: Gateway) -> None:
     named = {"Idempotency-Key": "one"}
     first = post(gateway, "t", 1, 2, 3, **named)
     full(gateway, "t")
@@ -108,8 +109,7 @@ def test_a_request_that_was_accepted_before_the_table_was_full_gets_its_answer_a
     assert (again.status_code, again.json()["receipts"]) == (200, first.json()["receipts"])
 
 
-def test_a_dry_run_of_a_full_table_shows_what_would_land(serve: Serve) -> None:
-    gateway = serve(max_backlog_rows=3)
+def test_a_dry_run_of_a_full_table_shows_what_would_land(gateway: Gateway) -> None:
     post(gateway, "t", 1, 2, 3)
     full(gateway, "t")
     assert gateway.arcion(insert("t", id="4"), dry_run="true").status_code == 200
@@ -130,8 +130,7 @@ def test_what_all_tables_have_together_is_bounded_too(
     assert_accepts_again(gateway, "u")
 
 
-def test_a_recreated_table_begins_with_an_empty_backlog(serve: Serve, engine: sa.Engine) -> None:
-    gateway = serve(max_backlog_rows=3)
+def test_a_recreated_table_begins_with_an_empty_backlog(gateway: Gateway, engine: sa.Engine) -> None:
     post(gateway, "t", 1, 2, 3)
     full(gateway, "t")
     table = current(engine, "t")
@@ -149,8 +148,7 @@ def test_a_recreated_table_begins_with_an_empty_backlog(serve: Serve, engine: sa
     assert_accepts_again(gateway, "t")
 
 
-def test_the_backlog_is_looked_at_again_after_the_connection_broke(serve: Serve, engine: sa.Engine) -> None:
-    gateway = serve(max_backlog_rows=3)
+def test_the_backlog_is_looked_at_again_after_the_connection_broke(gateway: Gateway, engine: sa.Engine) -> None:
     ended = """SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
         WHERE datname = current_database() AND application_name = 'mirrorgate backlog'"""
     wait_until(lambda: sql.value(engine, ended) > 0, within=30, what="the backlog is looked at")

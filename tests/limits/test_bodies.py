@@ -35,9 +35,8 @@ def post(gateway: Gateway, content: bytes, *encodings: str, path: str = PATH) ->
 
 @pytest.mark.parametrize(("encoding", "compress"), [("gzip", gzip.compress), ("zstd", zstd)])
 def test_a_body_that_expands_beyond_the_ratio_is_rejected(
-    serve: Serve, encoding: str, compress: Callable[[bytes], bytes]
+    gateway: Gateway, encoding: str, compress: Callable[[bytes], bytes]
 ) -> None:
-    gateway = serve()
     details = problem(post(gateway, bomb(1, compress), encoding), 413, "body_expands_too_much")
     assert "200 times" in details["detail"]
     assert gateway.status("t")["last_sequence"] == 0
@@ -51,15 +50,13 @@ def test_the_ratio_is_a_setting_and_small_bodies_may_expand_as_they_like(serve: 
     problem(post(strict, zstd(MESSAGE.ljust(MIB + 1)), "zstd"), 413, "body_expands_too_much")
 
 
-def test_a_bomb_behind_a_true_body_is_rejected(serve: Serve) -> None:
-    gateway = serve()
+def test_a_bomb_behind_a_true_body_is_rejected(gateway: Gateway) -> None:
     content = zstd(MESSAGE) + bomb(1, zstd)
     problem(post(gateway, content, "zstd"), 413, "body_expands_too_much")
 
 
 @pytest.mark.parametrize("encodings", [["gzip, gzip"], ["gzip", "gzip"], ["gzip, zstd"], ["identity, gzip, zstd"]])
-def test_a_body_is_compressed_once_at_the_most(serve: Serve, encodings: list[str]) -> None:
-    gateway = serve()
+def test_a_body_is_compressed_once_at_the_most(gateway: Gateway, encodings: list[str]) -> None:
     details = problem(post(gateway, bomb(2, gzip.compress), *encodings), 415, "unsupported_encoding")
     assert details["detail"] == "the body has more than one content encoding"
     assert "compress it once" in details["remedy"]

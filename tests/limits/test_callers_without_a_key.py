@@ -28,9 +28,8 @@ ROUTES = [
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 def test_a_caller_without_a_key_is_rejected_before_a_byte_of_its_body_is_read(
-    serve: Serve, method: str, path: str
+    gateway: Gateway, method: str, path: str
 ) -> None:
-    gateway = serve()
     with connected(str(gateway.base_url)) as client:
         client.send(head(path, WRONG_KEY, "Content-Length: 1000", "Expect: 100-continue", method=method))
         answer = client.answer()  # no 100: the body is not asked for
@@ -40,8 +39,7 @@ def test_a_caller_without_a_key_is_rejected_before_a_byte_of_its_body_is_read(
         assert client.answer().status in {401, 404, 405}
 
 
-def test_the_connection_of_a_rejected_caller_is_closed_after_it_got_its_answer(serve: Serve) -> None:
-    gateway = serve()
+def test_the_connection_of_a_rejected_caller_is_closed_after_it_got_its_answer(gateway: Gateway) -> None:
     with connected(str(gateway.base_url)) as client:
         client.send(head("/v1/keys", WRONG_KEY, f"Content-Length: {MIB}") + b" " * (MIB // 2))
         answer = client.answer()
@@ -83,8 +81,7 @@ def test_bodies_of_callers_without_a_key_take_nothing_from_the_memory_of_others(
         client.__exit__(None, None, None)
 
 
-def test_a_caller_with_a_key_may_go_on_after_a_rejection_of_another_kind(serve: Serve) -> None:
-    gateway = serve()
+def test_a_caller_with_a_key_may_go_on_after_a_rejection_of_another_kind(gateway: Gateway) -> None:
     with connected(str(gateway.base_url)) as client:
         wrong = b"{}".ljust(1_000)
         client.send(head("/v1/tables/t", ADMIN_KEY, f"Content-Length: {len(wrong)}", method="PUT") + wrong)
@@ -93,8 +90,7 @@ def test_a_caller_with_a_key_may_go_on_after_a_rejection_of_another_kind(serve: 
         assert client.answer().status == 202
 
 
-def test_probes_and_the_contract_need_no_key_whatever_is_sent_with_them(serve: Serve) -> None:
-    gateway = serve()
+def test_probes_and_the_contract_need_no_key_whatever_is_sent_with_them(gateway: Gateway) -> None:
     with Gateway.at(str(gateway.base_url), WRONG_KEY) as stranger:
         for path in ("/healthz", "/openapi.json"):
             assert stranger.request("GET", path, content=b" " * 1_000).status_code == 200

@@ -9,15 +9,9 @@ from uvicorn.server import ServerState
 
 from app.api.server import http_protocol
 from tests.api.calls import ADMIN_KEY, Gateway, problem
-from tests.limits.conftest import Serve
 from tests.support.http.raw_http import RawAnswer, connected, head
 
 MAX = http_protocol.MAX_HEAD_BYTES
-
-
-@pytest.fixture
-def gateway(serve: Serve) -> Gateway:
-    return serve()
 
 
 def answer(gateway: Gateway, content: bytes) -> RawAnswer:

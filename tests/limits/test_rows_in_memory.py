@@ -49,9 +49,8 @@ def post(gateway: Gateway, path: str, count: int, table: str = "t") -> Any:
 @pytest.mark.parametrize("options", [{"columns": 2_000}, {"constants": CONSTANTS}], ids=["wide", "constants"])
 @pytest.mark.parametrize("path", BODIES)
 def test_small_messages_that_become_large_rows_are_rejected_in_every_format(
-    serve: Serve, path: str, options: dict[str, Any]
+    gateway: Gateway, path: str, options: dict[str, Any]
 ) -> None:
-    gateway = serve()
     table(gateway, **options)
     details = problem(post(gateway, path, 9_000), 413, "body_too_large")
     most = int(details["detail"].rpartition(" ")[2])
@@ -60,8 +59,7 @@ def test_small_messages_that_become_large_rows_are_rejected_in_every_format(
     assert gateway.status("t")["last_sequence"] == 0
 
 
-def test_rows_of_an_arrow_stream_count_with_the_columns_that_they_lack(serve: Serve) -> None:
-    gateway = serve()
+def test_rows_of_an_arrow_stream_count_with_the_columns_that_they_lack(gateway: Gateway) -> None:
     table(gateway, columns=2_000)
     kind = {"Content-Type": "application/vnd.apache.arrow.stream"}
     body = stream(pa.table({"id": range(3_000)}))
@@ -76,8 +74,7 @@ def test_rows_count_towards_the_memory_budget(serve: Serve) -> None:
     assert "more than" in details["detail"]
 
 
-def test_the_answer_of_a_dry_run_ends_at_16_mib_and_says_how_many_rows_it_omits(serve: Serve) -> None:
-    gateway = serve()
+def test_the_answer_of_a_dry_run_ends_at_16_mib_and_says_how_many_rows_it_omits(gateway: Gateway) -> None:
     table(gateway, columns=200, constants={"c": CONSTANTS["c0"]})
     response = gateway.post("/v1/changes/rows?table=t&dry_run=true&op=insert", json=ids(2_500))
     [shown] = response.json()["tables"]
@@ -88,8 +85,7 @@ def test_the_answer_of_a_dry_run_ends_at_16_mib_and_says_how_many_rows_it_omits(
     assert "omitted_rows" not in whole
 
 
-def test_problems_are_counted_up_to_a_limit(serve: Serve) -> None:
-    gateway = serve()
+def test_problems_are_counted_up_to_a_limit(gateway: Gateway) -> None:
     columns = [ID, *({"name": f"r{at}", "type": "int16", "nullable": False} for at in range(90))]
     gateway.put("/v1/tables/r", json={"columns": columns, "key_columns": ["id"]})
     details = problem(post(gateway, "rows?op=insert", 1_000, "r"), 422, "incomplete_insert")

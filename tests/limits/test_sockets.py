@@ -16,11 +16,6 @@ CHUNKED = "Transfer-Encoding: chunked"
 
 
 @pytest.fixture
-def gateway(serve: Serve) -> Gateway:
-    return serve()
-
-
-@pytest.fixture
 def client(gateway: Gateway) -> Iterator[RawClient]:
     with connected(str(gateway.base_url)) as client:
         yield client

@@ -3,6 +3,7 @@
 import errno
 import itertools
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -65,10 +66,21 @@ def backlogs(draw: st.DrawFn, *, within_transactions: bool = True) -> list[Pendi
     return blocks
 
 
-def is_full(group: tuple[PendingBlock, ...], limits: FileLimits) -> bool:
-    size, rows = sum(block.payload_bytes for block in group), sum(block.rows for block in group)
-    landed = sum(block.landed_bytes for block in group)
-    return size >= limits.payload_bytes or rows >= limits.rows or landed >= limits.landed_bytes
+def left_of(group: Sequence[PendingBlock], limits: FileLimits) -> tuple[int, int, int]:
+    """Return how many bytes, rows and bytes of the file are left up to each limit; negative beyond it."""
+    return (
+        limits.payload_bytes - sum(block.payload_bytes for block in group),
+        limits.rows - sum(block.rows for block in group),
+        limits.landed_bytes - sum(block.landed_bytes for block in group),
+    )
+
+
+def is_full(group: Sequence[PendingBlock], limits: FileLimits) -> bool:
+    return min(left_of(group, limits)) <= 0
+
+
+def is_beyond(group: Sequence[PendingBlock], limits: FileLimits) -> bool:
+    return min(left_of(group, limits)) < 0
 
 
 @given(blocks=backlogs(), limits=LIMITS)
@@ -87,10 +99,7 @@ def test_a_file_has_one_schema_version_and_keeps_the_limits_unless_one_block_bre
 ) -> None:
     for group in plan_files(blocks, limits):
         assert len({block.schema_version for block in group}) == 1
-        if len(group) > 1:
-            assert sum(block.rows for block in group) <= limits.rows
-            assert sum(block.payload_bytes for block in group) <= limits.payload_bytes
-            assert sum(block.landed_bytes for block in group) <= limits.landed_bytes
+        assert len(group) == 1 or not is_beyond(group, limits)
 
 
 @given(blocks=backlogs(), limits=LIMITS)
@@ -133,13 +142,7 @@ def test_the_same_backlog_is_planned_alike_when_its_end_comes_later(
 def test_a_file_is_closed_only_when_the_next_block_does_not_fit(blocks: list[PendingBlock], limits: FileLimits) -> None:
     groups = list(plan_files(blocks, replace(limits, max_delay_seconds=0)))
     for group, after in itertools.pairwise(groups):
-        larger = (*group, after[0])
-        assert (
-            after[0].schema_version != group[0].schema_version
-            or sum(block.rows for block in larger) > limits.rows
-            or sum(block.payload_bytes for block in larger) > limits.payload_bytes
-            or sum(block.landed_bytes for block in larger) > limits.landed_bytes
-        )
+        assert after[0].schema_version != group[0].schema_version or is_beyond((*group, after[0]), limits)
 
 
 def block(sequence: int, age_seconds: float = 0, *, ends: bool = True) -> PendingBlock:
@@ -205,10 +208,7 @@ def test_cutting_for_more_tasks_changes_only_where_files_end(
     as_ever, finer = list(plan_files(blocks, limits)), list(plan_files_for(blocks, limits, slots=slots))
     assert [block for group in finer for block in group] == [block for group in as_ever for block in group]
     assert all(len({block.schema_version for block in group}) == 1 for group in finer)
-    for group in finer:
-        if len(group) > 1:
-            assert sum(block.rows for block in group) <= limits.rows
-            assert sum(block.payload_bytes for block in group) <= limits.payload_bytes
+    assert not any(is_beyond(group, limits) for group in finer if len(group) > 1)
 
 
 @given(blocks=backlogs(), limits=LIMITS, slots=st.integers(1, 9))

@@ -34,8 +34,7 @@ def printed(table: Mirrored, first: int | None, last: int) -> list[dict[str, Any
     return [one.to_json(show_values=True) for one in changes(table, first, last)]
 
 
-def test_inserts_updates_and_deletes_are_told_by_key(tmp_path: Path) -> None:
-    table = Mirrored(tmp_path)
+def test_inserts_updates_and_deletes_are_told_by_key(table: Mirrored) -> None:
     table.commit([(1, "a"), (2, "b"), (3, "c")])
     table.commit([(2, "B"), (4, "d")], deleted=[(2,), (3,)])
     assert printed(table, 0, 1) == [
@@ -45,56 +44,48 @@ def test_inserts_updates_and_deletes_are_told_by_key(tmp_path: Path) -> None:
     ]
 
 
-def test_values_are_shown_only_on_request(tmp_path: Path) -> None:
-    table = Mirrored(tmp_path)
+def test_values_are_shown_only_on_request(table: Mirrored) -> None:
     table.commit([(1, "secret")])
     assert [one.to_json(show_values=False) for one in changes(table, None, 0)] == [
         {"key": {"id": 1}, "change": "insert", "columns": []}
     ]
 
 
-def test_rows_that_a_commit_rewrites_unchanged_are_no_change(tmp_path: Path) -> None:
-    table = Mirrored(tmp_path)
+def test_rows_that_a_commit_rewrites_unchanged_are_no_change(table: Mirrored) -> None:
     table.commit([(number, "same") for number in range(1000)])
     table.commit([(5, "same")], deleted=[(5,)])
     assert changes(table, 0, 1) == []
 
 
-def test_an_equal_version_has_no_changes(tmp_path: Path) -> None:
-    table = Mirrored(tmp_path)
+def test_an_equal_version_has_no_changes(table: Mirrored) -> None:
     table.commit([(1, "a")])
     assert changes(table, 0, 0) == []
 
 
-def test_the_way_back_is_the_reverse(tmp_path: Path) -> None:
-    table = Mirrored(tmp_path)
+def test_the_way_back_is_the_reverse(table: Mirrored) -> None:
     table.commit([(1, "a")])
     table.commit([(1, "b"), (2, "c")], deleted=[(1,)])
     assert [(one.change, one.key["id"]) for one in changes(table, 1, 0)] == [("update", 1), ("delete", 2)]
 
 
-def test_each_duplicate_of_marker_0_is_one_insert(tmp_path: Path) -> None:
-    table = Mirrored(tmp_path)
+def test_each_duplicate_of_marker_0_is_one_insert(table: Mirrored) -> None:
     table.commit([(1, "a")])
     table.commit([(1, "a"), (1, "a"), (1, "b")])
     assert Counter(one.change for one in changes(table, 0, 1)) == {"insert": 3}
 
 
-def test_an_update_that_replaces_three_duplicates_is_an_update_and_two_deletes(tmp_path: Path) -> None:
-    table = Mirrored(tmp_path)
+def test_an_update_that_replaces_three_duplicates_is_an_update_and_two_deletes(table: Mirrored) -> None:
     table.commit([(1, "a"), (1, "a"), (1, "b")])
     table.commit([(1, "z")], deleted=[(1,)])
     assert Counter(one.change for one in changes(table, 0, 1)) == {"update": 1, "delete": 2}
 
 
-def test_rows_with_a_null_in_the_key_are_paired(tmp_path: Path) -> None:
-    table = Mirrored(tmp_path)
+def test_rows_with_a_null_in_the_key_are_paired(table: Mirrored) -> None:
     table.commit([(None, "a")])
     assert printed(table, None, 0)[0]["key"] == {"id": None}
 
 
-def test_a_new_column_is_no_update_of_rows_without_a_value(tmp_path: Path) -> None:
-    table = Mirrored(tmp_path)
+def test_a_new_column_is_no_update_of_rows_without_a_value(table: Mirrored) -> None:
     table.commit([(1, "a"), (2, "b")])
     table.schema = table.schema.append(pa.field("new", pa.int32()))
     table.commit([(3, "c", 7)])
@@ -128,8 +119,7 @@ def test_a_table_without_a_key_is_compared_by_whole_rows(tmp_path: Path) -> None
     ]
 
 
-def test_only_files_that_differ_are_read(tmp_path: Path) -> None:
-    table = Mirrored(tmp_path)
+def test_only_files_that_differ_are_read(table: Mirrored) -> None:
     for number in range(5):
         table.commit([(number, "a")])
     table.commit([(3, "b")], deleted=[(3,)])
@@ -137,8 +127,7 @@ def test_only_files_that_differ_are_read(tmp_path: Path) -> None:
     assert (len(removed), len(added)) == (1, 1)
 
 
-def test_compaction_is_no_change(tmp_path: Path) -> None:
-    table = Mirrored(tmp_path)
+def test_compaction_is_no_change(table: Mirrored) -> None:
     for number in range(4):
         table.commit([(number, "a"), (number, "a")])
     table.delta().optimize.compact()
@@ -176,8 +165,7 @@ def model(before: list[Any], after: list[Any]) -> Counter[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_a_limit_ends_the_list_and_not_the_counts(tmp_path: Path, count: int) -> None:
-    table = Mirrored(tmp_path)
+def test_a_limit_ends_the_list_and_not_the_counts(table: Mirrored, count: int) -> None:
     table.commit([(number, "a") for number in range(5)])
     with compare_versions(None, table.delta(), KEYS_OF_TABLE) as found:
         assert len(list(found.changes(count))) == count

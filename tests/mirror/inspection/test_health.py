@@ -40,8 +40,7 @@ def found(table: TableHealth, sku: str = "F2") -> list[tuple[str, str]]:
     return [(one.severity, one.code) for one in find_problems([table], GUARD_RAILS[sku])]
 
 
-def test_a_table_is_measured_by_its_files_and_footers(tmp_path: Path) -> None:
-    table = Mirrored(tmp_path)
+def test_a_table_is_measured_by_its_files_and_footers(table: Mirrored) -> None:
     for number in range(3):
         table.commit([(number, "a"), (number, "b")])
     table.commit([(0, "c")], deleted=[(0,)])
@@ -59,8 +58,7 @@ def test_a_table_is_measured_by_its_files_and_footers(tmp_path: Path) -> None:
     assert after.checkpoint_age_seconds is not None
 
 
-def test_an_empty_table_is_healthy(tmp_path: Path) -> None:
-    table = Mirrored(tmp_path)
+def test_an_empty_table_is_healthy(table: Mirrored) -> None:
     table.commit([])
     measured = examine_table(table.target, "s.t")
     assert (measured.rows, measured.rows_per_row_group, measured.deleted_share) == (0, 0, 0.0)
@@ -145,7 +143,6 @@ def test_the_columns_that_cost_most_in_a_model_are_listed_with_their_cardinality
     assert all(one.file_bytes > 0 for one in found.values())
 
 
-def test_the_columns_of_an_empty_table_cost_nothing(tmp_path: Path) -> None:
-    table = Mirrored(tmp_path)
+def test_the_columns_of_an_empty_table_cost_nothing(table: Mirrored) -> None:
     table.commit([])
     assert [one.model_bytes for one in measure_columns(table.target, "s.t")] == [0, 0]

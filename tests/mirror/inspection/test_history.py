@@ -12,8 +12,7 @@ from mirrorgate.errors import Code, MirrorgateError, Misconfigured, RejectedInpu
 from tests.mirror.inspection.mirrored import Mirrored
 
 
-def test_each_version_says_what_it_applied(tmp_path: Path) -> None:
-    table = Mirrored(tmp_path)
+def test_each_version_says_what_it_applied(table: Mirrored) -> None:
     table.commit([(1, "a"), (2, "b")])
     table.commit([(3, "c")], deleted=[(1,)], files=4)
     newest, first = read_history(table.target, table.delta())
@@ -24,8 +23,7 @@ def test_each_version_says_what_it_applied(tmp_path: Path) -> None:
     assert abs(newest.time - datetime.now(UTC)) < timedelta(minutes=1)
 
 
-def test_maintenance_and_restore_are_named(tmp_path: Path) -> None:
-    table = Mirrored(tmp_path)
+def test_maintenance_and_restore_are_named(table: Mirrored) -> None:
     table.commit([(1, "a")])
     table.commit([(2, "b")])
     table.delta().optimize.compact()
@@ -58,8 +56,7 @@ def test_a_target_without_tables_is_no_mirror(tmp_path: Path, folder: str) -> No
     assert "mirrorgate mirror run" in caught.value.remedy
 
 
-def test_a_time_means_the_version_that_was_there_then(tmp_path: Path) -> None:
-    table = Mirrored(tmp_path)
+def test_a_time_means_the_version_that_was_there_then(table: Mirrored) -> None:
     for number in range(3):
         table.commit([(number, "a")])
     assert [entry.version for entry in read_history(table.target, table.delta(1))] == [1, 0]
@@ -79,8 +76,7 @@ def test_points_in_time_are_versions_or_times() -> None:
             parse_point(wrong)
 
 
-def test_the_version_of_a_file_is_found_behind_maintenance(tmp_path: Path) -> None:
-    table = Mirrored(tmp_path)
+def test_the_version_of_a_file_is_found_behind_maintenance(table: Mirrored) -> None:
     table.commit([(1, "a")])
     table.commit([(2, "b")], files=3)
     table.delta().optimize.compact()
@@ -94,8 +90,7 @@ def test_the_version_of_a_file_is_found_behind_maintenance(tmp_path: Path) -> No
         of_file(table.target, "t", 6)
 
 
-def test_a_version_whose_files_a_vacuum_removed_is_answered_so(tmp_path: Path) -> None:
-    table = Mirrored(tmp_path)
+def test_a_version_whose_files_a_vacuum_removed_is_answered_so(table: Mirrored) -> None:
     table.commit([(1, "a")])
     table.commit([(1, "b")], deleted=[(1,)])
     table.delta().vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
@@ -105,8 +100,7 @@ def test_a_version_whose_files_a_vacuum_removed_is_answered_so(tmp_path: Path) -
     assert "vacuum" in caught.value.detail
 
 
-def test_a_log_that_cannot_be_read_is_tried_again_later(tmp_path: Path) -> None:
-    table = Mirrored(tmp_path)
+def test_a_log_that_cannot_be_read_is_tried_again_later(table: Mirrored) -> None:
     table.commit([(1, "a")])
     log = Path(table.uri) / "_delta_log" / f"{0:020}.json"
     log.write_text("{ this is no action")

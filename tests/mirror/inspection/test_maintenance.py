@@ -81,8 +81,7 @@ def test_a_table_without_a_key_is_compacted(tmp_path: Path) -> None:
     assert (done.files, done.clustered_by) == (1, ())
 
 
-def test_an_empty_table_is_left_as_it_is(tmp_path: Path) -> None:
-    table = Mirrored(tmp_path)
+def test_an_empty_table_is_left_as_it_is(table: Mirrored) -> None:
     table.commit([])
     assert optimize_table(table.target, "s.t", cluster=True).version in (0, 1)
     assert content(table.uri) == []
@@ -203,11 +202,10 @@ def test_a_vacuum_leaves_a_table_in_its_folder_alone(tmp_path: Path) -> None:
     assert len(content(inner.uri)) == 12
 
 
-def test_the_source_keeps_a_pinned_version_until_framing_of_a_new_version_is_completed(tmp_path: Path) -> None:
+def test_the_source_keeps_a_pinned_version_until_framing_of_a_new_version_is_completed(table: Mirrored) -> None:
     """delta-10: "Because a framed semantic model references a particular Delta table version, the source must ensure it
     keeps that Delta table version until framing of a new version is completed."
     """
-    table = Mirrored(tmp_path)
     table.commit([(1, "a")])
     table.commit([(2, "b")], deleted=[(1,)])
     framed = content(table.uri, 1)

@@ -216,19 +216,15 @@ def test_a_variable_of_the_program_is_no_table(target: MirrorTarget) -> None:
     assert names.num_rows == 1
 
 
-def test_an_unknown_table_is_answered_with_the_nearest_names(target: MirrorTarget) -> None:
+def test_an_unknown_table_or_column_is_answered_with_the_nearest_names(target: MirrorTarget) -> None:
     error = rejected(target, "SELECT * FROM ordrs")
     assert (error.code, error.detail) == (
         Code.UNKNOWN_TABLE,
         "the mirror has no table ordrs; the nearest: sales.orders",
     )
     assert "plain" in error.remedy
-
-
-def test_an_unknown_column_is_answered_with_the_nearest_names(target: MirrorTarget) -> None:
-    error = rejected(target, "SELECT idd FROM orders")
-    assert error.code is Code.BAD_QUERY
-    assert "id" in error.detail
+    of_column = rejected(target, "SELECT idd FROM orders")
+    assert (of_column.code, "id" in of_column.detail) == (Code.BAD_QUERY, True)
 
 
 def test_wrong_sql_is_answered_with_its_position(target: MirrorTarget) -> None:

@@ -139,16 +139,13 @@ def test_a_list_of_texts_is_converted_as_its_texts_are(declared: str, data: st.D
         assert by_convert(values, column_type) == by_definition(values, column_type)
 
 
+WHOLE = st.none() | st.integers(-(2**65), 2**65)
+JSON_VALUES = st.none() | st.integers() | st.booleans() | NUMBERS | st.decimals(allow_nan=False)
+
+
 @pytest.mark.parametrize("declared", ["int16", "int32", "int64", "float64", "decimal(5,2)", "string", "boolean"])
-@given(values=st.lists(st.none() | st.integers() | st.booleans() | NUMBERS | st.decimals(allow_nan=False), max_size=3))
+@given(values=st.lists(JSON_VALUES, max_size=3) | st.lists(WHOLE, max_size=3))
 def test_a_list_of_json_values_is_converted_as_its_values_are(declared: str, values: list[SourceValue]) -> None:
-    column_type = ColumnType.parse(declared)
-    assert by_convert(values, column_type) == by_definition(values, column_type)
-
-
-@pytest.mark.parametrize("declared", ["int16", "int32", "int64"])
-@given(values=st.lists(st.none() | st.integers(-(2**65), 2**65), max_size=3))
-def test_a_list_of_whole_numbers_is_converted_as_its_numbers_are(declared: str, values: list[SourceValue]) -> None:
     column_type = ColumnType.parse(declared)
     assert by_convert(values, column_type) == by_definition(values, column_type)
 
