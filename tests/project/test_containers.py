@@ -11,6 +11,7 @@ import yaml
 from sqlalchemy import make_url
 
 from app.domain.access.rights import ApiKey
+from app.domain.preflight import Outcome, judge_memory
 from app.settings import PREFIX, Settings
 from app.staging.connection.database import Engine
 from app.staging.ledger.leases import renew_lease
@@ -169,6 +170,17 @@ def test_compose_has_no_default_password(compose: dict[str, Any]) -> None:
     )
     made = re.search(r"POSTGRES_PASSWORD=\$\(openssl rand -hex (\d+)\)", written)
     assert made and int(made[1]) >= 16, "hexadecimal digits need no encoding in the database's address"
+
+
+def test_the_containers_of_the_api_have_the_memory_that_the_default_settings_may_need(compose: dict[str, Any]) -> None:
+    values = yaml.safe_load((REPOSITORY / "deploy/helm/mirrorgate/values.yaml").read_text())
+    of_compose = re.fullmatch(r"\$\{API_MEMORY:-(\d+)g\}", compose["services"]["api"]["mem_limit"])
+    of_chart = re.fullmatch(r"(\d+)Gi", values["api"]["resources"]["limits"]["memory"])
+    settings = Settings()
+    for limit in (of_compose, of_chart):
+        assert limit
+        judged = judge_memory(int(limit[1]) * 2**30, settings.bytes_in_memory, settings.max_body_bytes)
+        assert judged.outcome is Outcome.OK, judged.detail
 
 
 def test_compose_publishes_into_onelake_without_being_edited(compose: dict[str, Any]) -> None:
