@@ -58,7 +58,6 @@ class WriterState:
 
     waiting_requests: int
     oldest_waiting_seconds: float | None
-    in_transaction_seconds: float | None
     last_commit_seconds: float | None
     last_answer_seconds: float | None
     """Since Postgres last answered the staging thread, a COMMIT or a query."""
@@ -71,19 +70,10 @@ class WriterRecord:
     """The record that the staging thread writes and other threads read, without a lock: each field is one reference."""
 
     def __init__(self) -> None:
-        self._began_at: float | None = None
         self._committed_at: float | None = None
         self._answered_at: float | None = None
         self._failed_at: float | None = None
         self._failure: str | None = None
-
-    def begin(self, now: float) -> None:
-        """Record that a group has begun."""
-        self._began_at = now
-
-    def end(self) -> None:
-        """Record that a group has ended."""
-        self._began_at = None
 
     def answered(self, now: float) -> None:
         """Record that Postgres has answered a query."""
@@ -102,7 +92,6 @@ class WriterRecord:
         return WriterState(
             waiting,
             _age(now, oldest),
-            _age(now, self._began_at),
             _age(now, self._committed_at),
             _age(now, self._answered_at),
             _age(now, self._failed_at),
@@ -274,9 +263,7 @@ class GroupCommit:
             self._queue.read_waiting()
             if group := self._queue.take_group():
                 began = time.monotonic()
-                self._record.begin(began)
                 self._stage_in_parts(group, began + 2 * self._deadline)
-                self._record.end()
                 GROUP_REQUESTS.observe(len(group))
                 GROUP_SECONDS.observe(time.monotonic() - began)
         self._connection.close()
