@@ -132,21 +132,6 @@ def test_discarding_leaves_an_event_and_a_letter_that_can_still_be_read(table: G
     assert third
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "code"),
-    [
-        ("GET", "/v1/tables/none/dead-letters", "unknown_table"),
-        ("GET", LETTERS + "/9999999", "unknown_dead_letter"),
-        ("POST", LETTERS + "/9999999/replay", "unknown_dead_letter"),
-        ("DELETE", LETTERS + "/9999999", "unknown_dead_letter"),
-        ("POST", "/v1/tables/none/dead-letters/replay", "unknown_table"),
-        ("DELETE", "/v1/tables/none/dead-letters?through=1&generation=1", "unknown_table"),
-    ],
-)
-def test_what_is_not_there_is_not_found(table: Gateway, method: str, path: str, code: str) -> None:
-    problem(table.request(method, path), 404, code)
-
-
 def test_a_letter_is_found_under_its_own_table_only(table: Gateway) -> None:
     table.register("u", {"id": "int64"}).raise_for_status()
     [letter_id] = left(table)

@@ -87,7 +87,6 @@ def test_a_backfill_that_ran_in_a_former_generation_is_neither_shown_nor_cancell
 
 def test_what_cannot_be_backfilled_is_rejected_at_once(late: Gateway, api_engine: sa.Engine) -> None:
     problem(late.post(BACKFILL, params={"generation": 2}), 409, "generation_mismatch")
-    problem(late.post("/v1/tables/none/row-images/backfill", params=AT), 404, "unknown_table")
     purge_payloads(api_engine, "orders")
     problem(late.post(BACKFILL, params=AT), 409, "payloads_purged")
     late.put("/v1/tables/orders", json={"options": {"row_images": "off"}}).raise_for_status()

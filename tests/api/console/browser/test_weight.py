@@ -8,7 +8,7 @@ from playwright.sync_api import Response
 
 from app.console.render import SECTIONS
 from tests.api.console.browser.visitor import Visitor
-from tests.api.console.test_tables import BLOCKS, TABLES
+from tests.api.console.test_overview import BLOCKS, TABLES
 from tests.support.postgres import sql
 
 pytestmark = pytest.mark.slow
