@@ -221,7 +221,7 @@ def _migrate(engine: sa.Engine, revision: str) -> tuple[str | None, str]:
         lock_for_transaction(connection, AdvisoryLock.MIGRATION)
         connection.execute(CREATE_SCHEMA)
         found = present_revision(connection)
-        if found is not None and _is_newer(found):
+        if found is not None and found not in _known_revisions():
             if not fits_this_program(connection, found):
                 raise _not_migrated(found)
             return found, found
