@@ -68,7 +68,7 @@ class TableClient:
             answer = self._caller.call("POST", "/v1/changes/replicate", content=stock_metadata())
         else:
             answer = self._caller.call("PUT", f"/v1/tables/{self._table.name}", json=registration(self._table))
-        _require(answer, 200, 201, 202)
+        require(answer, 200, 201, 202)
 
     def step(self) -> None:
         """Do the next step. Raises Violation."""
@@ -103,7 +103,7 @@ class TableClient:
         post = bad_post(self._table)
         key = self._new_key(post)
         answer = self._send(post, key)
-        _require(answer, 400, 409, 422)
+        require(answer, 400, 409, 422)
         self._journal.rejected(key, answer.status_code, answer.json()["code"])
         self.events["requests rejected"] += 1
 
@@ -119,35 +119,34 @@ class TableClient:
 
     def _accept(self, key: str, answer: httpx.Response) -> None:
         """Record an accepted answer. Raises Contradiction if it differs from an earlier one."""
-        _require(answer, 200, 202)
-        (receipt,) = answer.json()["receipts"]
+        (receipt,) = require(answer, 200, 202)["receipts"]
         self._journal.accepted(key, receipt["generation"], receipt["sequence"])
 
     def _act(self, act: str) -> None:
         answer = self._caller.call("POST", f"{self._path}/{act}", params={"generation": self._generation()})
-        _require(answer, 200, 202, 409)
+        require(answer, 200, 202, 409)
         self.events[f"act {act}"] += 1
 
     def _recreate(self) -> None:
         """Recreate the table, and post to it meanwhile, which is rejected."""
         before = self._generation()
         while self._generation() == before:
-            _require(self._caller.call("POST", f"{self._path}/recreate", params={"generation": before}), 200, 202, 409)
+            require(self._caller.call("POST", f"{self._path}/recreate", params={"generation": before}), 200, 202, 409)
             self._post()
             threading.Event().wait(PAUSE)
         self._table.live.clear()
         self.events["act recreate"] += 1
 
     def _generation(self) -> int:
-        answer = self._caller.call("GET", self._path)
-        _require(answer, 200)
-        return int(answer.json()["generation"])
+        return int(require(self._caller.call("GET", self._path), 200)["generation"])
 
     @property
     def _path(self) -> str:
         return f"/v1/tables/{self._table.name}"
 
 
-def _require(answer: httpx.Response, *wanted: int) -> None:
+def require(answer: httpx.Response, *wanted: int) -> Any:
+    """Return the JSON of an answer. Raises Violation if its status is not one of these."""
     if answer.status_code not in wanted:
         raise Violation(f"{answer.request.method} {answer.request.url}: {answer.status_code} {answer.text[:500]}")
+    return answer.json()

@@ -22,6 +22,7 @@ import httpx
 from app.local.embedded import PrivatePostgres
 from demo.landing_reader import all_rows, table_folder
 from tests.chaos.checks.oracle import Violation
+from tests.chaos.client import require
 from tests.chaos.history import Result
 from tests.chaos.parts.processes import ADMIN_KEY
 from tests.support.http.server import free_port
@@ -191,7 +192,7 @@ class MixedVersions:
     def _register(self, version: Version, name: str) -> None:
         columns = [{"name": "id", "type": "int64", "nullable": False}]
         body = {"key_columns": ["id"], "columns": columns, "options": {"seed_file": False}}
-        _require(version.call("PUT", f"/v1/tables/{name}", json=body), 201)
+        require(version.call("PUT", f"/v1/tables/{name}", json=body), 201)
         self._accepted[name] = []
 
     def _new_table(self) -> None:
@@ -199,16 +200,16 @@ class MixedVersions:
 
     def _new_column(self) -> None:
         columns = [{"name": "id", "type": "int64", "nullable": False}, {"name": "note", "type": "string"}]
-        _require(self.newer.call("PUT", "/v1/tables/second", json={"key_columns": ["id"], "columns": columns}), 200)
+        require(self.newer.call("PUT", "/v1/tables/second", json={"key_columns": ["id"], "columns": columns}), 200)
 
     def _known_option(self) -> None:
         body = {"options": {"insert_marker": "upsert", "dead_letters": "accept"}}
-        _require(self.newer.call("PUT", "/v1/tables/first", json=body), 200)
+        require(self.newer.call("PUT", "/v1/tables/first", json=body), 200)
 
     def _later_option(self) -> None:
         self._register(self.newer, LATER)
         if self.newer.tree != REPOSITORY:
-            _require(self.newer.call("PUT", f"/v1/tables/{LATER}", json={"options": {"later": 1}}), 200)
+            require(self.newer.call("PUT", f"/v1/tables/{LATER}", json={"options": {"later": 1}}), 200)
 
     def _post(self, version: Version, table: str) -> None:
         """Post one row, and the same request once more at the other version."""
@@ -221,17 +222,17 @@ class MixedVersions:
             self.events["table_too_new"] += 1
             version = self.newer
             answer = version.call("POST", "/v1/changes/rows", **request)
-        _require(answer, 202)
+        require(answer, 202)
         self._accepted[table].append(key)
         other = self.newer if version is self.older else self.older
         if other.address and self.source.random() < 0.3 and table != LATER:
-            repeated = _require(other.call("POST", "/v1/changes/rows", **request), 200)
+            repeated = require(other.call("POST", "/v1/changes/rows", **request), 200)
             if repeated["receipts"] != answer.json()["receipts"]:
                 raise Violation(f"the repeated request of row {key} has another receipt")
             self.events["repeated at the other version"] += 1
 
     def _has_note(self) -> bool:
-        found = _require(self.newer.call("GET", "/v1/tables/second/schema"), 200) if self.newer.address else {}
+        found = require(self.newer.call("GET", "/v1/tables/second/schema"), 200) if self.newer.address else {}
         return any(column["name"] == "note" for column in found.get("columns", []))
 
     def _look(self) -> None:
@@ -263,13 +264,6 @@ class MixedVersions:
     def rows(self) -> int:
         """The number of accepted rows."""
         return sum(map(len, self._accepted.values()))
-
-
-def _require(answer: httpx.Response, status: int) -> dict[str, Any]:
-    if answer.status_code != status:
-        raise Violation(f"{answer.request.method} {answer.url}: {answer.status_code} {answer.text[:500]}")
-    found: dict[str, Any] = answer.json()
-    return found
 
 
 def run_mixed_versions(place: Path, seed: int, seconds: float) -> Result:

@@ -5,18 +5,19 @@ The answers tell the sequence of each request, and with it the one order in whic
 
 import random
 import threading
-import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-import httpx
 import pytest
 import sqlalchemy as sa
 
+from tests.chaos.client import Caller, require
 from tests.chaos.parts.processes import ADMIN_KEY, ApiProcess
 from tests.support.gateway_parts import folded
 from tests.support.postgres import sql
@@ -40,32 +41,12 @@ class Event:
     begin: int = 0
 
 
-@dataclass
-class Client:
-    """A caller that repeats each request until it is decided."""
-
-    url: str
-    http: httpx.Client
-
-    def call(self, method: str, path: str, **arguments: Any) -> Any:
-        headers = {"Authorization": f"Bearer {ADMIN_KEY}", **arguments.pop("headers", {})}
-        while True:
-            try:
-                answer = self.http.request(method, self.url + path, headers=headers, **arguments)
-            except httpx.TransportError:
-                time.sleep(0.02)  # until the killed API serves again
-                continue
-            if answer.is_success:
-                return answer.json()
-            assert answer.status_code in (429, 500, 503), answer.text
-
-    def post(self, rows: Sequence[dict[str, Any]], **headers: str) -> tuple[int, int]:
-        """Return the sequence of the rows, and how many of them land."""
-        headers = {"Idempotency-Key": uuid4().hex, **headers}
-        receipts = self.call("POST", "/v1/changes/rows", params={"table": TABLE}, json=rows, headers=headers)[
-            "receipts"
-        ]
-        return (receipts[0]["sequence"], receipts[0]["rows"]) if receipts else (0, 0)
+def post(caller: Caller, rows: Sequence[dict[str, Any]], **headers: str) -> tuple[int, int]:
+    """Return the sequence of the rows, and how many of them land."""
+    headers = {"Idempotency-Key": uuid4().hex, **headers}
+    answer = caller.call("POST", "/v1/changes/rows", params={"table": TABLE}, json=rows, headers=headers)
+    receipts = require(answer, 200, 202)["receipts"]
+    return (receipts[0]["sequence"], receipts[0]["rows"]) if receipts else (0, 0)
 
 
 @dataclass
@@ -85,30 +66,30 @@ class Killer:
                 self.api.tend()
 
 
-def streamed(client: Client, source: random.Random, ended: threading.Event) -> list[Event]:
+def streamed(caller: Caller, source: random.Random, ended: threading.Event) -> list[Event]:
     """Send upserts and deletes until the loads have ended."""
     events = []
     while not ended.is_set():
         key, value = source.choice(KEYS), source.randrange(10**6)
         is_delete = source.random() < 0.4
         row = {"id": key, "value": value} | ({"__op__": "delete"} if is_delete else {})
-        sequence, landed = client.post([row])
+        sequence, landed = post(caller, [row])
         events.append(Event(sequence, {key: None if is_delete else value}, landed))
     return events
 
 
-def loaded(client: Client, engine: sa.Engine, source: random.Random) -> tuple[list[Event], int]:
+def loaded(caller: Caller, engine: sa.Engine, source: random.Random) -> tuple[list[Event], int]:
     """Load a random part of the keys; return the requests with rows, and the first sequence of the load."""
     load, path = str(uuid4()), f"/v1/tables/{TABLE}/loads"
-    client.call("POST", path, json={"mode": "full", "load": load})
+    require(caller.call("POST", path, json={"mode": "full", "load": load}), 200, 201)
     begin = sql.value(engine, "SELECT begin_sequence FROM mirrorgate.loads WHERE load_id = CAST(:l AS uuid)", l=load)
     events, keys = [], source.sample(KEYS, 200)
     for start in range(0, len(keys), PART):
         rows: dict[int, int | None] = {key: source.randrange(10**6) for key in keys[start : start + PART]}
         given = [{"id": key, "value": value} for key, value in rows.items()]
-        sequence, landed = client.post(given, **{"Mirrorgate-Load": load})
+        sequence, landed = post(caller, given, **{"Mirrorgate-Load": load})
         events.append(Event(sequence, rows, landed, begin))
-    while client.call("POST", f"{path}/{load}/complete")["state"] != "completed":
+    while require(caller.call("POST", f"{path}/{load}/complete"), 200, 202)["state"] != "completed":
         pass
     return events, begin
 
@@ -142,13 +123,13 @@ def test_loads_and_stream_equal_the_model_while_the_api_is_killed(
 ) -> None:
     ended = threading.Event()
     killer = Killer(api, random.Random(1), ended)
-    with httpx.Client(trust_env=False, timeout=10) as http, ThreadPoolExecutor(2) as threads:
-        client = Client(api.url, http)
-        client.call("PUT", f"/v1/tables/{TABLE}", json=REGISTRATION)
+    callers = [Caller([api.url], ADMIN_KEY, random.Random(3), Counter()) for _ in range(2)]
+    with closing(callers[0]) as caller, closing(callers[1]) as streaming, ThreadPoolExecutor(2) as threads:
+        require(caller.call("PUT", f"/v1/tables/{TABLE}", json=REGISTRATION), 200, 201)
         killing = threads.submit(killer.run)
-        stream = threads.submit(streamed, client, random.Random(2), ended)
+        stream = threads.submit(streamed, streaming, random.Random(2), ended)
         try:
-            loads = [loaded(client, engine, random.Random(seed)) for seed in range(ROUNDS)]
+            loads = [loaded(caller, engine, random.Random(seed)) for seed in range(ROUNDS)]
         finally:
             ended.set()
         killing.result()
