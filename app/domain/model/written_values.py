@@ -32,6 +32,8 @@ _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _CYCLE_DAYS: Final = 146_097
 _CYCLE_YEARS: Final = 400
 _SECONDS_OF_DAY: Final = 86_400
+_MICROSECONDS: Final = 1_000_000
+"""Of a second. Nanoseconds have no infinity but `_OVERFLOWN`, because their 64 bits end before it."""
 
 
 def date_text(days: int) -> str:
@@ -43,7 +45,7 @@ def date_text(days: int) -> str:
 
 def timestamp_text(count: int, per_second: int) -> str:
     """Return the timestamp that is this many parts of a second after 1970, or `infinity` or `-infinity`."""
-    infinity = _OVERFLOWN.get(count) or _INFINITE_MICROSECONDS.get(count * (1_000_000 // per_second or 1))
+    infinity = _OVERFLOWN.get(count) or _INFINITE_MICROSECONDS.get(count * (_MICROSECONDS // per_second))
     if infinity is not None:
         return infinity
     seconds, part = divmod(count, per_second)
