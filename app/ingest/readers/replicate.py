@@ -159,6 +159,9 @@ def _reader_of(table: Table, version: SourceVersion | None) -> ImageReader | Non
 
 _SCHEMA_ID: Final = re.compile(rb'"messageSchemaId"[ \t\r\n]*:[ \t\r\n]*"([^"\\]+)"')
 _HAS_BYTES: Final = re.compile(rb'"message"[ \t\r\n]*:[ \t\r\n]*"')
+_MIN_MESSAGE_BYTES: Final = len(b'{"message":{"data":{},"headers":{"operation":""}}}')
+"""Bytes of the shortest message with an image. A table of so many columns needs no count of the messages."""
+
 _MAX_HEAD: Final = 1_024
 """Bytes at the start of a body, which have a schema id if its messages have an envelope."""
 
@@ -258,7 +261,8 @@ class ReplicateJson(BodyReader):
         if image_type is None:
             return None
         columns = len(image_type.__args__[0].__struct_fields__)
-        return image_type if columns * self.body.count(b'"data"') <= len(self.body) else None
+        fits = columns <= _MIN_MESSAGE_BYTES or columns * self.body.count(b'"data"') <= len(self.body)
+        return image_type if fits else None
 
     def _by_table(
         self, principal: Principal, sources: _Found, decoded: DataBody | None, table_cache: TableCache
