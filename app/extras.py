@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Final
+from typing import Final, NamedTuple
 
 from mirrorgate.errors import Code, Misconfigured
 
@@ -18,19 +18,28 @@ _SERVER: Final = (
 )
 
 _API: Final = (*_SERVER, "fastapi", "fastavro", "httptools", "jwt", "uvicorn", "uvloop")
-_MODULES: Final[Mapping[str, tuple[str, ...]]] = {
+
+
+class Distribution(NamedTuple):
+    """A distribution, and the modules that each of its extras installs."""
+
+    name: str
+    modules: Mapping[str, tuple[str, ...]]
+
+
+_MODULES: Final = {
     "server": _SERVER,
     "api": _API,
     "drain": (*_SERVER, "pyspark"),
     "embedded": (*_API, "pyspark"),
     "mirror": (*_SERVER, "deltalake", "duckdb", "pyspark"),
     "rows": (*_SERVER, "deltalake"),
-    "kafka": ("confluent_kafka", "fastavro", "prometheus_client"),
-    "objects": ("obstore", "prometheus_client"),
     "onelake": ("azure.identity", "azure.storage.filedatalake"),
 }
-"""The modules that each extra installs. Postgres and Java of `embedded` are looked for where they are started: a
+"""Postgres and Java of `embedded` are looked for where they are started: a
 database of one's own and an installed Java do as well."""
+
+GATEWAY: Final = Distribution("mirrorgate-gateway", _MODULES)
 
 
 def is_installed(module: str) -> bool:
@@ -41,17 +50,17 @@ def is_installed(module: str) -> bool:
         return False
 
 
-def require_extras(command: str, *extras: str, distribution: str = "mirrorgate-gateway") -> None:
+def require_extras(command: str, *extras: str, of: Distribution = GATEWAY) -> None:
     """Raise Misconfigured `extra_missing` unless the packages of `extras` are installed, without importing them.
 
     The remedy installs all that is missing at once.
     """
-    missing = {extra: [module for module in _MODULES[extra] if not is_installed(module)] for extra in extras}
+    missing = {extra: [module for module in of.modules[extra] if not is_installed(module)] for extra in extras}
     modules = dict.fromkeys(module for extra in extras for module in missing[extra])
     if modules:
         names = [extra for extra in extras if missing[extra]]
         raise Misconfigured(
             Code.EXTRA_MISSING,
             f"`mirrorgate {command}` needs packages that are not installed: {', '.join(modules)}",
-            remedy=f"Install the extra{'s' if len(names) > 1 else ''} `{distribution}[{','.join(names)}]`.",
+            remedy=f"Install the extra{'s' if len(names) > 1 else ''} `{of.name}[{','.join(names)}]`.",
         )

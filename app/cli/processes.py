@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
@@ -35,8 +35,6 @@ DatabaseUrl = Annotated[
         show_default=False,
     ),
 ]
-
-_SLICE_SECONDS: Final = 0.2
 
 
 @is_program

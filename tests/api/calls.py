@@ -76,7 +76,7 @@ class Gateway(httpx.Client):
 def own_gateway(
     database_url: str, *, in_front: bool = True, send_buffer: int | None = None, **settings: Any
 ) -> Iterator[Gateway]:
-    """Run an app of its own for a test with these settings; yield a client with the admin key."""
+    """Run a separate app with these settings; yield a client with the admin key."""
     given = Settings.model_validate({"database_url": database_url, "admin_key": ADMIN_KEY, **settings})
     with (
         served(given, in_front=in_front, send_buffer=send_buffer) as address,

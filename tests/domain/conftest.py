@@ -1,4 +1,4 @@
-"""Every test works out layouts anew; the time zone of the machine can be another one."""
+"""Fixtures that clear caches of layouts before each test, and change the time zone of the machine."""
 
 import time
 from collections.abc import Iterator

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pytest
 
-from demo.landing_reader import all_rows
 from tests.api.calls import Gateway, own_gateway
 from tests.drain.conftest import NewDrain
+from tests.support.gateway_parts import folded
 from tests.support.small_drain import publish_pending
 
 TABLE: Final = "sales.orders"
@@ -25,14 +25,7 @@ def gateway(database_url: str) -> Iterator[Gateway]:
 
 def mirrored(zone: Path) -> dict[int, int]:
     """Return the rows that a mirror makes of the files; fail on an insert of a key that has a row."""
-    rows: dict[int, int] = {}
-    for marker, key, value in all_rows(zone, TABLE):
-        assert marker != 0 or key not in rows
-        if marker == 2:
-            rows.pop(key, None)
-        else:
-            rows[key] = value
-    return rows
+    return {row["id"]: row["value"] for row in folded(zone, TABLE, "id").values()}
 
 
 def test_files_of_a_stream_and_full_loads_make_the_rows_of_the_source(

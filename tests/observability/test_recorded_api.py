@@ -33,7 +33,7 @@ from tests.support.waiting import wait_until
 TABLE: Final = "sales.orders"
 OPTIONS: Final = {"dead_letters": "accept", "seed_file": False, "row_images": "on"}
 MAX_ROWS: Final = 10
-NO_DATABASE: Final = "postgresql://nobody@127.0.0.1:1/none"
+NO_DATABASE: Final = "postgresql://unused@127.0.0.1:1/none"
 
 
 def serving(database_url: str) -> AbstractContextManager[Gateway]:

@@ -15,7 +15,7 @@ _HEAD: Final = """\
 
 `make test-real` runs the gateway against programs that others wrote, and compares what lands with their data. It
 installs them below `build/` and, as root, from Debian. No other target runs it. A green run writes this page. Two
-parts are stand-ins: librdkafka's mock cluster is the Kafka broker, and a server in the tests is the schema registry.
+parts are not real: librdkafka's mock cluster replaces Kafka, and a server of the tests replaces the schema registry.
 
 | counterpart | what was compared | rows or cases |
 |---|---|---|

@@ -29,7 +29,6 @@ from tests.real.report import Report
 from tests.support.http.server import api_process
 from tests.support.postgres.standby import Cluster, ask, cluster_of_hosts
 from tests.support.small_drain import draining, publish_pending, small_drain
-from tests.support.waiting import wait_until
 
 TABLES: Final = ("shop.orders", "shop.payments")
 HOSTS: Final = [f"127.{number}.{os.getpid() >> 8 & 255}.{os.getpid() & 255}" for number in (78, 79)]
@@ -109,9 +108,8 @@ def test_a_synchronous_standby_has_all_that_was_acknowledged_and_it_lands_once(
         running.database.fail_over()
         for writer in writers:
             writer.result(180)
-        for table in TABLES:
-            wait_until(lambda: running.gateway.status(table)["lag"]["batches"] == 0, within=60, what="all is published")  # noqa: B023  # called at once
     for table in TABLES:
+        running.gateway.until_published(table)
         assert landed(running.gateway, table, "id") == by_id(rows)
     report.add(running.version, 2 * len(rows))
 

@@ -99,7 +99,7 @@ class IngestHarness:
         return self.accept(RowsJson(_json(rows), TableName.parse(table), RowOperation.UPSERT, **others))
 
     def in_each_format(self, row: Mapping[str, Any], columns: pa.Schema) -> dict[str, int]:
-        """Send an insert of this row in each format to a table of its own; return the marker that it has there."""
+        """Send an insert of this row in each format to a separate table; return the row marker for each."""
         texts = {name: str(value) for name, value in row.items()}
         self.arcion(arcion("a", None, texts))
         record = ",".join(f"{value},NULL,1" for value in texts.values())

@@ -78,9 +78,8 @@ def choose_account(postgres_folder: Path) -> PostgresAccount:
 
     An existing folder keeps its owner. Raises Misconfigured `postgres_failed` if this process may not become its owner.
 
-    Postgres does not run as root. If root starts Mirrorgate, the server has the account `nobody` with one capability:
-    to pass through folders that only root may enter. So neither the data directory nor the installation has to be
-    opened to other accounts.
+    Postgres rejects the account root. If root starts Mirrorgate, the server uses another account with one capability,
+    which lets it enter folders of root. So the data directory and the installation stay closed to other accounts.
     """
     setpriv = _usable_setpriv()
     if os.geteuid() != 0:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from app.extras import require_extras
+from app.extras import Distribution, require_extras
 from mirrorgate.cli.console import ERRORS, INTERRUPTED, OUTPUT, print_json, say
 from mirrorgate.cli.grid import Grid
 from mirrorgate.cli.options import TO_USE, AsJson, Connection, named_values, with_connection
@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from mirrorgate_bridge.objects.settings import ObjectsSettings
     from mirrorgate_bridge.objects.table import BridgeStatus
 
+_BRIDGE: Final = Distribution(
+    "mirrorgate-bridge",
+    {
+        "kafka": ("confluent_kafka", "fastavro", "prometheus_client"),
+        "objects": ("obstore", "prometheus_client"),
+    },
+)
 _END_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _REJECTED: Final = 1
 _GAVE_UP: Final = 3
@@ -101,7 +108,7 @@ def objects(
     from mirrorgate_bridge.objects.table import BridgeStatus
 
     if source is None or not is_folder(source):
-        require_extras("bridge objects", "objects", distribution="mirrorgate-bridge")
+        require_extras("bridge objects", "objects", of=_BRIDGE)
     if config is not None:
         from mirrorgate_bridge.objects.settings import read_settings
 
@@ -319,7 +326,7 @@ def kafka(
         mirrorgate bridge kafka --config bridge.yaml --check
         mirrorgate bridge kafka --config bridge.yaml
     """
-    require_extras("bridge kafka", "kafka", distribution="mirrorgate-bridge")
+    require_extras("bridge kafka", "kafka", of=_BRIDGE)
     from mirrorgate_bridge.kafka.bridge import serve
     from mirrorgate_bridge.kafka.buffer import Choices
     from mirrorgate_bridge.kafka.cluster import check_connections, check_librdkafka

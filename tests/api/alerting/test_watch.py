@@ -160,7 +160,7 @@ def test_a_full_backlog_is_told_of_its_table_and_of_all_tables(engine: sa.Engine
 
 def test_a_process_without_postgres_tells_that_and_when_it_is_back(quarantined: sa.Engine, receiver: Receiver) -> None:
     watch = watch_of(quarantined, receiver)
-    away = open_engine("postgresql://nobody@127.0.0.1:1/none")
+    away = open_engine("postgresql://unused@127.0.0.1:1/none")
     watch.engine = away
     watch.look()
     watch.look()

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, Final
 import pytest
 from uvicorn.config import STARTUP_FAILURE
 
+from tests.support.http.server import listens
 from tests.support.processes import read_line, started
 from tests.support.waiting import wait_until
 
@@ -40,14 +40,6 @@ def read_until(process: "subprocess.Popen[str]", event: str, *, times: int = 1) 
 def pids(folder: Path) -> list[int]:
     file = folder / "starts"
     return [int(line) for line in file.read_text().splitlines()] if file.exists() else []
-
-
-def listens(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5):
-            return True
-    except OSError:
-        return False
 
 
 def open_gate(folder: Path) -> None:

@@ -14,7 +14,7 @@ from tests.support.waiting import wait_until
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Gateway]:
-    with own_gateway("postgresql://nobody@127.0.0.1:1/none") as client:
+    with own_gateway("postgresql://unused@127.0.0.1:1/none") as client:
         yield client
 
 

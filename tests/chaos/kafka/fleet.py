@@ -8,14 +8,11 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Final
 
-import app.cli.main  # noqa: F401  # imported before a fork
-import mirrorgate_bridge.kafka.bridge
-import mirrorgate_bridge.kafka.registry  # noqa: F401  # imported before a fork
 from mirrorgate.cli.__main__ import main
 from tests.support.processes import forked, preload
 
 STOPS_WITHIN: Final = 30.0
-preload(__name__)
+preload(__name__, "app.cli.main", "mirrorgate_bridge.kafka.registry")
 
 
 def _run_bridge(configuration: Path) -> None:

@@ -97,7 +97,7 @@ def test_a_lost_rename_beside_another_ones_file_is_not_taken_for_ours(onelake: O
             onelake.tree.write_inside(f"{onelake.landing_zone}/t", b"other")
         return original(request)
 
-    onelake.answer = other_comes_between  # type: ignore[method-assign]
+    onelake.answer = other_comes_between
     assert zone.rename("scratch/f", "t") is RenameOutcome.DESTINATION_EXISTS
     assert (onelake.file("t"), onelake.file("scratch/f")) == (b"other", b"mine")
 
@@ -161,7 +161,7 @@ def noted_deletes(onelake: OneLake) -> Callable[[], None]:
         for request in late:
             original(request)
 
-    onelake.answer = note  # type: ignore[method-assign]
+    onelake.answer = note
     return arrive_again
 
 
@@ -207,7 +207,7 @@ def test_a_removal_that_waits_for_a_folder_in_use_leaves_its_successor_alone(one
             onelake.tree.write_inside(f"{onelake.landing_zone}/table/f", b"new")
         return answered
 
-    onelake.answer = replace_after  # type: ignore[method-assign]
+    onelake.answer = replace_after
     with pytest.raises(OSError, match="another folder is at table"):
         zone.remove_folder("table", "scratch/dropped", zone.etag("table"))
     assert onelake.file("table/f") == b"new"
@@ -272,7 +272,7 @@ def test_threads_share_a_zone(onelake: OneLake, zone: AdlsZone) -> None:
 
 
 def test_a_takeover_revokes_what_older_epochs_left(onelake: OneLake, zone: AdlsZone) -> None:
-    old, new = Scratch(5, 1), Scratch(5, 3)  # type: ignore[arg-type]
+    old, new = Scratch(5, 1), Scratch(5, 3)
     zone.create_file(old.path("temp"), b"x")
     revoke_older_epochs(zone, new)
     assert zone.rename(old.path("temp"), "t") is RenameOutcome.SOURCE_MISSING
@@ -284,11 +284,11 @@ def test_a_takeover_revokes_what_older_epochs_left(onelake: OneLake, zone: AdlsZ
 def test_a_takeover_after_many_epochs_takes_one_request_and_a_stale_listing_hides_none(
     onelake: OneLake, zone: AdlsZone
 ) -> None:
-    revoke_older_epochs(zone, Scratch(5, 40))  # type: ignore[arg-type]
+    revoke_older_epochs(zone, Scratch(5, 40))
     onelake.seen.clear()
-    revoke_older_epochs(zone, Scratch(5, 40))  # type: ignore[arg-type]
+    revoke_older_epochs(zone, Scratch(5, 40))
     assert operations(onelake) == ["list"]
     onelake.dfs.freeze_listing()
     zone.create_file("_scratchPad/5/40/temp", b"x")
-    revoke_older_epochs(zone, Scratch(5, 41))  # type: ignore[arg-type]
+    revoke_older_epochs(zone, Scratch(5, 41))
     assert zone.kind("_scratchPad/5/40") is PathKind.FILE

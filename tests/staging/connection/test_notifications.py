@@ -46,7 +46,7 @@ def test_a_listener_wakes_long_before_its_time_when_something_is_staged(database
 
 
 def test_a_listener_without_a_database_waits_and_goes_on_and_says_so_once_a_minute() -> None:
-    listener = NotificationListener("postgresql://nobody@127.0.0.1:1/none")
+    listener = NotificationListener("postgresql://unused@127.0.0.1:1/none")
     with capture_logs() as logs:
         for _ in range(3):
             listener.wait(0.01)
@@ -55,7 +55,7 @@ def test_a_listener_without_a_database_waits_and_goes_on_and_says_so_once_a_minu
 
 
 def test_a_sender_without_a_database_stops_when_it_is_told_to() -> None:
-    sender = NotificationSender("postgresql://nobody@127.0.0.1:1/none", Event())
+    sender = NotificationSender("postgresql://unused@127.0.0.1:1/none", Event())
     sender.start()
     sender.close()
 

@@ -148,7 +148,7 @@ def test_reports_of_many_tables_are_one_statement(engine: sa.Engine) -> None:
 
 
 def test_without_postgres_storing_is_temporarily_unavailable() -> None:
-    engine = open_engine("postgresql://nobody:x@127.0.0.1:1/none")
+    engine = open_engine("postgresql://unused:x@127.0.0.1:1/none")
     owned = replace(IN_STEP, owner=FolderOwner(str(uuid4()), 1))
     with pytest.raises(TemporarilyUnavailable):
         store_reports(engine, [owned])

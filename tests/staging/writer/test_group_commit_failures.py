@@ -58,7 +58,7 @@ def test_a_failed_transaction_gives_its_numbers_back(engine: sa.Engine, table: T
 
 
 def test_a_database_that_does_not_answer_is_told_so(table: Table) -> None:
-    nowhere = open_engine("postgresql://nobody@127.0.0.1:1/none")
+    nowhere = open_engine("postgresql://unused@127.0.0.1:1/none")
     assert rejection_of(nowhere, table).code == Code.DATABASE_UNAVAILABLE
     nowhere.dispose()
 
@@ -106,7 +106,7 @@ def test_a_commit_that_cannot_be_verified_leaves_the_outcome_open(
     engine: sa.Engine, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unknown(*_: object) -> bool:
-        nowhere = open_engine("postgresql://nobody@127.0.0.1:1/none")
+        nowhere = open_engine("postgresql://unused@127.0.0.1:1/none")
         return is_committed(nowhere, TransactionId("1", None, None), max_seconds=0)
 
     monkeypatch.setattr("app.staging.writer.group_commit.is_committed", unknown)

@@ -28,8 +28,8 @@ def served(
 ) -> Iterator[str]:
     """Run the API in a thread, and yield its address. Without `in_front` the framework answers change requests too.
 
-    With `send_buffer` the kernel takes only about so many bytes of an answer that nobody reads. The logging of this
-    process stays as it is, unless the API `configures_logging`.
+    With `send_buffer` the kernel accepts only about that many bytes of an unread answer. The API changes the logging
+    of this process only with `configures_logging`.
     """
     with socket.create_server(("127.0.0.1", port)) as listener:
         if send_buffer is not None:

@@ -54,7 +54,7 @@ def _pooler(url: sa.URL, folder: Path, mode: str, *lines: str) -> Iterator[str]:
     assert pgbouncer is not None
     configuration = folder / "pgbouncer.ini"
     configuration.write_text("\n".join(settings))
-    account = ["-u", "nobody"] if os.geteuid() == 0 else []  # it refuses to run as root
+    account = ["-u", "nobody"] if os.geteuid() == 0 else []  # PgBouncer rejects root
     with configuration.open() as given:
         command = [pgbouncer, *account, f"/dev/fd/{given.fileno()}"]
         options = {"ready": lambda: listens(port), "pass_fds": [given.fileno()]}

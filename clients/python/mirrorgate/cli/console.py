@@ -75,6 +75,7 @@ def print_json(value: object) -> None:
     sys.stdout.flush()
 
 
+Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
@@ -118,9 +119,6 @@ def interruptible(work: Callable[[], Result]) -> Result:
 
     Thread(target=run, name="delta-maintenance", daemon=True).start()
     return future.result()
-
-
-Parameters = ParamSpec("Parameters")
 
 
 def is_program(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
