@@ -26,7 +26,7 @@ from app.domain.model.table import Table
 from app.domain.model.table_options import SourceOrder
 from app.domain.rows.landing_projection import row_bytes
 from app.domain.rows.landing_rows import LandingRows, landing_rows_of_shaped
-from app.domain.rows.row_rules import RowRules, ShapedChanges
+from app.domain.rows.row_rules import ShapedChanges
 from app.domain.rows.source_order import advances_of_shaped
 from app.formats.columnar import NotColumnar
 from app.ingest.table_cache import NotCached, TableCache
@@ -181,7 +181,7 @@ def _with_memory(request: Asked[ColumnarBody], body: Opened) -> Opened:
     if not isinstance(body, OpenedBody):
         return body
     try:
-        request.body.limits.reserve(sum(part.changes * row_bytes(RowRules.of(part.table)) for part in body.parts))
+        request.body.limits.reserve(sum(part.changes * row_bytes(part.table) for part in body.parts))
     except (RejectedInput, TemporarilyUnavailable):  # the exact path meets the same trouble, and tells the caller
         return Declined(Decline.ROWS)
     return body

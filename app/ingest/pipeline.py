@@ -19,7 +19,7 @@ are staged. It reports all problems of a request together.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from app.domain.access.mask_secret import MaskSecret
 from app.domain.access.rights import Principal
@@ -53,8 +53,7 @@ from app.staging.writer.request_queue import WaitingRequest
 from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
 
 
-@dataclass(frozen=True, slots=True)
-class IngestResult:
+class IngestResult(NamedTuple):
     """One receipt per table, after COMMIT, and how many messages did not become changes of a batch."""
 
     receipts: list[Receipt]
@@ -303,6 +302,7 @@ class Ingest:
         bridge = self._bridge
         if bridge is None or bridge.loop is not loop:
             bridge = self._bridge = LoopBridge(loop, self._columnar_reader.submit)
+            self.group_commit.gather = bridge.pass_turns
         return bridge
 
     def _stored_receipt(self, identity: RequestIdentity) -> StoredReceipt | None:

@@ -1,9 +1,9 @@
 """Read bodies on the columnar path: short ones in the staging thread, long ones in the reader thread beside it.
 
-`ColumnarReader` leaves short bodies unread until their transaction, or until the one before it commits, and those that
-wait together are read together. A long one is read while another transaction runs. Two bodies that share an interpreter
-take longer in parallel than in sequence, and more memory (docs/contribute/decisions/0035). Invariant: nothing here
-waits for Postgres, so no body holds up the others.
+`ColumnarReader` leaves short bodies unread until their transaction, and those that wait together are read together. A
+long one is read while another transaction runs. Two bodies that share an interpreter take longer in parallel than in
+sequence, and more memory (docs/contribute/decisions/0035). Invariant: nothing here waits for Postgres, so no body holds
+up the others.
 
 `LoopBridge` hands requests from the event loop to threads, and results back, several at a time.
 """
@@ -28,6 +28,12 @@ from app.staging.batches.batch import Receipt, StagingRequest
 from app.staging.writer.group_commit import GroupCommit
 from app.staging.writer.request_queue import MAX_BYTES_TOGETHER, WaitingRequest
 from mirrorgate.errors import TemporarilyUnavailable
+
+_TURNS: Final = 4
+"""Turns of the loop from a result to the next request: wake its caller, send the answer, begin with what has arrived,
+hand it over."""
+
+_MAX_TURNS_SECONDS: Final = 0.005
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
@@ -105,6 +111,22 @@ class LoopBridge(Generic[Request]):
             self._is_woken = True
             with suppress(RuntimeError):  # the loop is closed, and nothing waits any more
                 self.loop.call_soon_threadsafe(self._wake)
+
+    def pass_turns(self) -> None:
+        """Wait, in a thread, until the loop has handed over what callers sent whose results were noted before.
+
+        Requests that arrive later, or after _MAX_TURNS_SECONDS, wait for the next group.
+        """
+        passed = threading.Event()
+        with suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(self._pass, _TURNS, passed)
+            passed.wait(_MAX_TURNS_SECONDS)
+
+    def _pass(self, turns: int, passed: threading.Event) -> None:
+        if turns:
+            self.loop.call_soon(self._pass, turns - 1, passed)
+        else:
+            passed.set()
 
     def _send_all(self) -> None:
         requests, self._requests = self._requests, []
@@ -188,13 +210,16 @@ class ColumnarReader:
             )
         except Exception as error:  # noqa: BLE001  # any error must reach the waiting callers
             outcomes = [error] * len(waiting)
-        read = []
+        read: list[WaitingRequest] = []
+        checked: Table | None = None
         for body, outcome in zip(waiting, outcomes, strict=True):
             try:
                 if isinstance(outcome, BaseException):
                     raise outcome
                 for batch in outcome:
-                    self._check_room(batch.table)
+                    if batch.table is not checked:  # most bodies that are read together are of one table
+                        self._check_room(batch.table)
+                        checked = batch.table
             except Exception as error:  # noqa: BLE001  # an error of one body must not fail the others
                 body.waiter.set_exception(error)
             else:

@@ -147,8 +147,8 @@ MAX_BLOCK_BYTES: Final = 64 * 2**20
 _KEPT: Final = KeptByTable[int]()
 
 
-def row_bytes(rules: RowRules) -> int:
-    """Return the maximum bytes of a landed row, without the bytes of the strings in its change.
+def row_bytes(rules: RowRules | Table) -> int:
+    """Return the maximum bytes of a landed row of a table, without the bytes of the strings in its change.
 
     A message of three bytes can become a row of thousands of columns, of constants, audit columns and masks. So the
     size of a body does not bound the memory of its rows, before they are typed and when they land; their number and

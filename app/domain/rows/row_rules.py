@@ -238,15 +238,15 @@ class KeptByTable(Generic[_T]):
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._kept: dict[Hashable, tuple[_T, RowRules]] = {}
+        self._kept: dict[Hashable, tuple[_T, RowRules | Table]] = {}
         self._columns = 0
 
-    def get(self, rules: RowRules, key: Hashable = None) -> _T | None:
-        """Return what is kept for these rules under a key; None if nothing is."""
+    def get(self, rules: RowRules | Table, key: Hashable = None) -> _T | None:
+        """Return what is kept for these rules, or this table, under a key; None if nothing is."""
         found = self._kept.get((id(rules.schema), id(rules.options), key))
         return found and found[0]
 
-    def keep(self, rules: RowRules, key: Hashable, value: _T) -> _T:
+    def keep(self, rules: RowRules | Table, key: Hashable, value: _T) -> _T:
         """Keep a value for these rules under a key, and return it.
 
         The rules are held with it, so that no other object has the identity of their schema or options.

@@ -11,7 +11,6 @@ from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.landing_projection import row_bytes
 from app.domain.rows.landing_rows import LandingRows
-from app.domain.rows.row_rules import RowRules
 from app.domain.rows.source_order import Advance
 
 BlockKey: TypeAlias = tuple[TableId, Generation, SchemaVersion]
@@ -40,8 +39,7 @@ class SchemaIdTables(NamedTuple):
     names: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """The typed changes of one table from one request."""
 
     table: Table
@@ -54,7 +52,7 @@ class Batch:
     @property
     def row_memory(self) -> int:
         """Return the most bytes that the rows take, beside the strings of their values."""
-        return self.rows.rows * row_bytes(RowRules.of(self.table))
+        return self.rows.rows * row_bytes(self.table)
 
     @property
     def block_key(self) -> BlockKey:
@@ -81,8 +79,7 @@ class LetterReplay:
     """True if a corrected message is staged instead of the stored one."""
 
 
-@dataclass(frozen=True, slots=True)
-class StagingRequest:
+class StagingRequest(NamedTuple):
     """The batches of one request, and the other facts of its answer."""
 
     batches: Sequence[Batch]

@@ -40,8 +40,7 @@ from app.staging.batches.staged_blocks import NewBlock, TransactionId, stage_blo
 from mirrorgate.errors import RejectedInput
 
 
-@dataclass(frozen=True, slots=True)
-class StagedBatch:
+class StagedBatch(NamedTuple):
     """One staged batch: its receipt, and its rows as they will land."""
 
     receipt: Receipt

@@ -19,7 +19,7 @@ number with another one only waits for it.
 import re
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -74,8 +74,6 @@ class BoundedConnection(psycopg.Connection[Any]):
 
     silence_seconds: float = 30.0
     """Seconds that one answer may take outside `answer_within`."""
-    meanwhile: Callable[[], None] | None = None
-    """Work for the time in which the server computes its next answer. It is called once, and must not raise."""
 
     @classmethod
     def open(cls, *arguments: Any, silence_seconds: float, **parameters: Any) -> Self:
@@ -96,12 +94,6 @@ class BoundedConnection(psycopg.Connection[Any]):
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         """Run one exchange with the server within the deadline; psycopg calls this for each of its waits."""
-        if self.meanwhile is not None:
-            gen, self.meanwhile = _once_sent(gen, self.meanwhile), None
-            try:
-                next(gen)
-            except StopIteration as end:
-                return end.value
         if timeout is not None:
             return super().wait(gen, interval, timeout)
         budget = _BUDGET.get()
@@ -117,18 +109,6 @@ class BoundedConnection(psycopg.Connection[Any]):
         finally:
             if budget is not None:
                 budget.left -= time.monotonic() - started
-
-
-def _once_sent(exchange: Generator[Any, Any, Any], work: Callable[[], None]) -> Generator[Any, Any, Any]:
-    """Send the request of an exchange and do the work at the first `next`, which counts for no deadline; then go on."""
-    try:
-        awaited = next(exchange)
-        work()
-        yield
-        while True:
-            awaited = exchange.send((yield awaited))
-    except StopIteration as end:
-        return end.value
 
 
 _BUSY: Final = frozenset({"55P03", "40P01", "40001"})

@@ -14,7 +14,7 @@ from typing import Any, Final, LiteralString, TypeVar
 import psycopg
 import sqlalchemy as sa
 
-from app.staging.connection.database import BoundedConnection, answer_within, ends_session
+from app.staging.connection.database import answer_within, ends_session
 
 
 def driver_rows(
@@ -48,13 +48,6 @@ def driver_of(connection: sa.Connection, statement: LiteralString) -> Iterator[p
             connection_invalidated=lost,
             dialect=connection.dialect,
         ) from error
-
-
-def while_it_answers(connection: sa.Connection, work: Callable[[], None]) -> None:
-    """Do work while the server computes its next answer, as `BoundedConnection.meanwhile` describes."""
-    driver = connection.connection.driver_connection
-    assert isinstance(driver, BoundedConnection)
-    driver.meanwhile = work
 
 
 def int_array_literal(values: Iterable[int]) -> str:

@@ -1,9 +1,12 @@
 """Group commit: requests that arrive while a transaction runs share the next one (decision 0001).
 
 One thread with its own connection reads the short bodies that wait, takes all waiting requests, locks their tables in
-one order, takes the sequences, inserts one staged block per table and commits once. While Postgres commits, the thread
-reads short bodies that have arrived since. A request is staged as a whole or not at all, and gets its receipts only
-after COMMIT. If the answer to COMMIT is lost, the database is asked for the outcome before any request gets one.
+one order, takes the sequences, inserts one staged block per table and commits once. A request is staged as a whole or
+not at all, and gets its receipts only after COMMIT. If the answer to COMMIT is lost, the database is asked for the
+outcome before any request gets one.
+
+After a group the thread lets the event loop answer its callers and hand over what they send next. Otherwise two halves
+of the callers would share every second transaction, and most of the cost of a small group is fixed.
 
 A bad request does not fail the others: a group that fails because of something in it is split and staged in parts. No
 request waits forever for Postgres: one that has waited too long for its transaction is rejected, and a transaction that
@@ -44,7 +47,7 @@ from app.staging.batches.batch import Receipt, StagingRequest
 from app.staging.batches.stage_transaction import Outcome, encode_blocks, stage_requests
 from app.staging.batches.staged_blocks import TransactionId, current_transaction_id, is_committed, record_trace
 from app.staging.connection.database import answer_within, error_for_caller, watched_pool
-from app.staging.connection.raw_sql import PersistentConnection, driver_rows, while_it_answers
+from app.staging.connection.raw_sql import PersistentConnection, driver_rows
 from app.staging.tables.events import record_event
 from app.staging.writer.request_queue import Query, RequestQueue, UnreadRequest, WaitingRequest, parts_of
 from mirrorgate.errors import Code, MirrorgateError, TemporarilyUnavailable
@@ -124,8 +127,6 @@ class GroupTransaction:
     engine: sa.Engine
     connection: PersistentConnection
     staged: threading.Event
-    meanwhile: Callable[[], None]
-    """Work for the time in which Postgres commits."""
 
     def stage(self, group: Sequence[WaitingRequest]) -> bool:
         """Stage a group in one transaction; return true if there was anything to commit.
@@ -156,7 +157,6 @@ class GroupTransaction:
                         "changes_missing", table=str(table.name), changes=changes, remedy="Load the table again."
                     )
                 known = staged.transaction or current_transaction_id(connection)
-                while_it_answers(connection, self.meanwhile)
                 self._commit(transaction, known)
                 self.staged.set()
             return staged.outcomes
@@ -199,15 +199,15 @@ class GroupCommit:
         """Create the thread. `watch` is called with the writer's state several times within each deadline."""
         self._connection = PersistentConnection(engine)
         self._queue = RequestQueue()
-        self._transaction = GroupTransaction(
-            engine, self._connection, staged or threading.Event(), self._queue.read_some
-        )
+        self._transaction = GroupTransaction(engine, self._connection, staged or threading.Event())
         self._deadline = deadline_seconds
         self._watch = watch
         self._record = WriterRecord()
         self._thread = threading.Thread(target=self._run, name="group-commit", daemon=True)
         self._ended = threading.Event()
         self._timeouts = threading.Thread(target=self._reject_expired, name="group-commit-timeouts", daemon=True)
+        self.gather: Callable[[], None] = lambda: None
+        """Called after each group; returns once the callers that it answered may have sent their next requests."""
 
     def start(self) -> None:
         """Start the staging thread, and the one that rejects requests that have waited too long."""
@@ -266,6 +266,7 @@ class GroupCommit:
                 self._stage_in_parts(group, began + 2 * self._deadline)
                 GROUP_REQUESTS.observe(len(group))
                 GROUP_SECONDS.observe(time.monotonic() - began)
+                self.gather()
         self._connection.close()
 
     def _run_queries(self) -> None:

@@ -38,7 +38,7 @@ class Waiter(Protocol):
         """Raise the exception for the caller."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class WaitingRequest:
     """A request, the receiver of its outcome, and the time of its submission."""
 
@@ -177,19 +177,13 @@ class RequestQueue:
         with self._condition:
             waiting, self._unread = self._unread, deque()
         while waiting:
-            self._read(_first_part(waiting) or [waiting.popleft()])
-
-    def read_some(self) -> None:
-        """Read the first of the requests that wait for it, up to MAX_BYTES_TOGETHER. A longer body keeps waiting."""
-        with self._condition:
-            part = _first_part(self._unread)
-        if part:
-            self._read(part)
-
-    def _read(self, together: Sequence[UnreadRequest]) -> None:
-        read = together[0].read(together)
-        with self._condition:
-            self._requests.extend(read)
+            together = [waiting.popleft()]
+            size = together[0].size
+            while waiting and (size := size + waiting[0].size) <= MAX_BYTES_TOGETHER:
+                together.append(waiting.popleft())
+            read = together[0].read(together)
+            with self._condition:
+                self._requests.extend(read)
 
     def take_group(self) -> list[WaitingRequest]:
         """Take the waiting requests in order, up to the limits of a group.
@@ -229,13 +223,3 @@ class RequestQueue:
     def _require_open(self) -> None:
         if self.is_closed:
             raise TemporarilyUnavailable(Code.SHUTTING_DOWN, "this API process is stopping")
-
-
-def _first_part(waiting: deque[UnreadRequest]) -> list[UnreadRequest]:
-    """Take the first requests whose bodies have at most MAX_BYTES_TOGETHER; none if the first body is longer."""
-    part: list[UnreadRequest] = []
-    room = MAX_BYTES_TOGETHER
-    while waiting and waiting[0].size <= room:
-        room -= waiting[0].size
-        part.append(waiting.popleft())
-    return part

@@ -63,7 +63,7 @@ def test_bodies_read_together_are_what_each_is_alone(
         if isinstance(outcome, list) and isinstance(alone, list):
             (batch,), (expected,) = outcome, alone
             assert batch.rows.batch.equals(expected.rows.batch)
-            assert replace(batch, rows=replace(batch.rows, batch=expected.rows.batch)) == expected
+            assert batch._replace(rows=replace(batch.rows, batch=expected.rows.batch)) == expected
         else:
             assert type(outcome) is type(alone)
 

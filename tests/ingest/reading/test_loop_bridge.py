@@ -105,3 +105,32 @@ def test_a_result_for_a_cancelled_caller_is_dropped() -> None:
         await asyncio.sleep(0)
 
     asyncio.run(one_goes())
+
+
+def test_a_thread_that_passes_the_turns_of_the_loop_finds_what_the_answered_callers_sent_next() -> None:
+    async def found() -> list[int]:
+        sent: list[Sequence[int]] = []
+        bridge = bridge_to(sent)
+        waiters: list[LoopFuture[int]] = [LoopFuture(bridge) for _ in range(3)]
+
+        async def call_again(waiter: LoopFuture[int]) -> None:
+            bridge.send(await waiter.result())
+
+        def answer() -> list[int]:
+            for number, waiter in enumerate(waiters):
+                waiter.set_result(number)
+            bridge.pass_turns()
+            return [number for group in sent for number in group]
+
+        callers = [bridge.loop.create_task(call_again(waiter)) for waiter in waiters]
+        handed_over = await asyncio.to_thread(answer)
+        await asyncio.gather(*callers)
+        return handed_over
+
+    assert asyncio.run(found()) == [0, 1, 2]
+
+
+def test_the_turns_of_a_closed_loop_are_passed_at_once() -> None:
+    loop = asyncio.new_event_loop()
+    loop.close()
+    LoopBridge[int](loop, lambda _: None).pass_turns()

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -52,7 +51,7 @@ def cache(harness: IngestHarness) -> SourceCache:
 
 
 def stage(harness: IngestHarness, source: FoundSource) -> None:
-    batch = replace(typed(source.table, inserts([{"id": 1, "name": "a"}])), found_by=source.found_by)
+    batch = typed(source.table, inserts([{"id": 1, "name": "a"}]))._replace(found_by=source.found_by)
     harness.ingest.group_commit.submit(StagingRequest([batch])).result()
 
 

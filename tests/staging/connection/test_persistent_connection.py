@@ -1,13 +1,11 @@
 """A persistent connection serves many transactions and is replaced after a failure."""
 
 from collections.abc import Iterator
-from threading import Event
 
 import pytest
 import sqlalchemy as sa
 
-from app.staging.connection.database import answer_within
-from app.staging.connection.raw_sql import PersistentConnection, driver_rows, while_it_answers
+from app.staging.connection.raw_sql import PersistentConnection
 from tests.support.postgres import sql
 
 MARK = "INSERT INTO mirrorgate.producers (principal, producer) VALUES ('p', 'q')"
@@ -96,15 +94,3 @@ def test_a_connection_given_back_is_used_by_others(engine: sa.Engine, kept: Pers
     kept.close()
     with engine.connect() as connection:
         assert backend(connection) == pid
-
-
-def test_work_done_while_the_server_answers_is_done_once_and_counts_for_no_deadline(kept: PersistentConnection) -> None:
-    done: list[float] = []
-
-    def work(connection: sa.Connection, transaction: sa.RootTransaction) -> None:
-        with answer_within(0.2):
-            while_it_answers(connection, lambda: done.append(Event().wait(0.4)))  # longer than the deadline
-            assert driver_rows(connection, "SELECT 1", {}) == driver_rows(connection, "SELECT 1", {}) == [(1,)]
-
-    kept.in_transaction(work)
-    assert len(done) == 1

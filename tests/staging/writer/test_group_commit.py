@@ -1,7 +1,7 @@
 """Group commit: dense sequences in commit order, whole requests, one block for all that wait together."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Event
@@ -112,6 +112,23 @@ def test_a_request_that_arrives_while_a_group_gets_its_receipts_is_alone_in_the_
     writer.close()
     found = sql.rows(engine, "SELECT cardinality(batch_rows) FROM mirrorgate.staged_blocks ORDER BY first_sequence")
     assert [batches for (batches,) in found] == [32, 1]
+
+
+def test_requests_that_arrive_while_the_writer_gathers_share_the_next_group(engine: sa.Engine, table: Table) -> None:
+    later: list[Future[list[Receipt]]] = []
+
+    def gather() -> None:
+        if not later:
+            later.extend(writer.submit(StagingRequest([batch(table, key)])) for key in range(100, 103))
+
+    writer = GroupCommit(engine)
+    writer.gather = gather
+    writer.submit(StagingRequest([batch(table, 1)]))
+    writer.start()
+    wait_until(lambda: bool(later) and later[-1].done(), within=30, what="the later ones are staged")
+    writer.close()
+    found = sql.rows(engine, "SELECT cardinality(batch_rows) FROM mirrorgate.staged_blocks ORDER BY first_sequence")
+    assert [batches for (batches,) in found] == [1, 3]
 
 
 def test_a_committed_request_sets_the_staged_event(engine: sa.Engine, table: Table) -> None:
@@ -227,38 +244,9 @@ class Unread:
         return [WaitingRequest(StagingRequest([request.batch]), request.waiter) for request in together]
 
 
-@pytest.fixture
-def waiting_commit(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """Give the connection whose lock each COMMIT of a block waits for."""
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.exec_driver_sql("SELECT pg_advisory_lock(7)")
-        connection.exec_driver_sql(
-            "CREATE FUNCTION wait_for_lock() RETURNS trigger LANGUAGE plpgsql AS "
-            "'BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN NULL; END'"
-        )
-        connection.exec_driver_sql(
-            "CREATE CONSTRAINT TRIGGER wait_for_lock AFTER INSERT ON mirrorgate.staged_blocks "
-            "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION wait_for_lock()"
-        )
-        yield connection
-
-
-def test_requests_that_arrive_before_a_commit_are_read_while_it_waits(
-    engine: sa.Engine, table: Table, waiting_commit: sa.Connection
-) -> None:
-    second = Unread(batch(table, 2), lambda: waiting_commit.exec_driver_sql("SELECT pg_advisory_unlock(7)"))
-    with running_writer(engine) as writer:
-        first = Unread(batch(table, 1), lambda: writer.read_and_stage([second]))
-        writer.read_and_stage([first])
-        assert [sequences(request.waiter.result(timeout=30)) for request in (first, second)] == [[1], [2]]
-
-
-def test_a_long_body_is_read_between_two_groups_and_not_during_a_commit(
-    engine: sa.Engine, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("app.staging.writer.request_queue.MAX_BYTES_TOGETHER", 10)
+def test_a_body_that_arrives_during_a_transaction_is_read_after_its_commit(engine: sa.Engine, table: Table) -> None:
     committed: list[bool] = []
-    second = Unread(batch(table, 2), lambda: committed.append(first.waiter.done()), size=11)
+    second = Unread(batch(table, 2), lambda: committed.append(first.waiter.done()))
     with running_writer(engine) as writer:
         first = Unread(batch(table, 1), lambda: writer.read_and_stage([second]))
         writer.read_and_stage([first])

@@ -3,7 +3,6 @@
 import random
 import string
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
@@ -126,7 +125,7 @@ def unstorable(table: Table) -> Batch:
     """Return a batch whose source position has a task that no index row can hold."""
     batch = typed(table, inserts([{"id": 99}]))
     task = "".join(random.Random(0).choices(string.ascii_letters + string.digits, k=9_000))  # no secret
-    return replace(batch, advances=[Advance(task, "1", None, Reached("1"))])
+    return batch._replace(advances=[Advance(task, "1", None, Reached("1"))])
 
 
 def test_a_request_that_postgres_cannot_store_fails_alone(engine: sa.Engine, table: Table) -> None:

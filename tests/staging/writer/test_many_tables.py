@@ -29,7 +29,7 @@ OCCUPY_SEQUENCE = """
 
 def batch(table: Table, *keys: int, position: str | None = None) -> Batch:
     staged = typed(table, inserts([{"id": key} for key in keys]))
-    return replace(staged, rows=replace(staged.rows, source_position=position))
+    return staged._replace(rows=replace(staged.rows, source_position=position))
 
 
 @dataclass(frozen=True)
