@@ -76,6 +76,9 @@ class Connection(Protocol):
     async def wait_until_sent(self) -> None:
         """Wait until nothing is unsent."""
 
+    def hold_head(self) -> None:
+        """Send the head that is written next together with the body that follows it."""
+
     async def abort(self) -> None:
         """Close at once, and drop what is unsent. Return when it has ended."""
 
@@ -244,6 +247,8 @@ class Exchange(RequestFacts):
         status, content, extra = answer
         headers = [(name.lower().encode(), value.encode()) for name, value in extra.items()] if extra else []
         headers += ((b"content-length", b"%d" % len(content)), _JSON)
+        if self._connection is not None:
+            self._connection.hold_head()
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         if len(content) > MAX_UNCOUNTED_BYTES:
             await self._send_in_pieces(content, more=False)

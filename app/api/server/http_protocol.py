@@ -51,6 +51,9 @@ class CallerTransport(asyncio.Transport):
         """True while the peer has not sent all of its request."""
         self.is_lingering = False
         """True while received bytes are discarded until the connection is closed."""
+        self.is_holding = False
+        """True until the next `write`, whose bytes are sent together with those of the one after it."""
+        self._held = b""
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return a fact of the connection."""
@@ -66,6 +69,11 @@ class CallerTransport(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Write to the connection."""
+        if self.is_holding:
+            self.is_holding, self._held = False, bytes(data)
+            return
+        if self._held:
+            data, self._held = self._held + data, b""
         self._transport.write(data)
 
     def get_write_buffer_size(self) -> int:
@@ -235,6 +243,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def begin_body(self) -> None:
         """Receive the body as fast as it is read, because its memory counts towards its caller from now on."""
         self.is_counted = True
+
+    def hold_head(self) -> None:
+        """Send the head that is written next together with the body that follows it: one system call, one packet."""
+        self.transport.is_holding = True
 
     async def abort(self) -> None:
         """Close the connection at once, and drop what is unsent. Return when it has ended."""

@@ -172,6 +172,35 @@ def test_uvicorn_uses_only_what_the_transport_of_ours_has() -> None:
     assert used <= {*vars(CallerTransport)}, f"CallerTransport must have {used}"
 
 
+class RecordingTransport(asyncio.Transport):
+    """A transport that notes what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written.append(bytes(data))
+
+
+def test_a_held_head_is_written_with_the_body_that_follows_it() -> None:
+    below, loop = RecordingTransport(), asyncio.new_event_loop()
+    loop.close()
+    transport = CallerTransport(below, loop)
+    transport.is_holding = True
+    transport.write(b"head")
+    assert below.written == []
+    for piece in (b"body", b"more"):
+        transport.write(piece)
+    assert below.written == [b"headbody", b"more"]
+
+
+def test_uvicorn_writes_a_head_with_one_call_and_the_body_with_the_next() -> None:
+    """`Exchange.send_answer` holds the first of them. Answers with a head alone are sent by the framework."""
+    writes = re.findall(r"self\.transport\.write\((.*)\)", inspect.getsource(RequestResponseCycle.send))
+    assert writes == ['b"".join(content)', 'b"".join(content)', "body"], missing("these writes of an answer")
+
+
 def test_a_body_is_used_only_as_its_pieces_can_be() -> None:
     """`cycle.body` is replaced by BodyPieces, which can be extended, measured and turned into bytes."""
     received = re.findall(r".*self\.body\b.*", inspect.getsource(RequestResponseCycle.receive))
