@@ -31,6 +31,7 @@ from app.formats.arcion.messages import (
     FLAGS,
     OPERATIONS,
     AddressResolver,
+    CursorFacts,
     TableAddress,
     facts_of_cursor,
     operation_count,
@@ -342,15 +343,15 @@ def _by_part(
     for part in parts:
         own = slice(start, start := start + len(part.operations))
         is_snapshot = shapes[own] and shapes[own][0].operation is Operation.SNAPSHOT
-        position = next(filter(None, map(_position, reversed(part.cursors))), None)
+        last = facts_of_cursor(_cursor(part.cursors[-1]))
         changes.append(
             ShapedChanges(
                 shapes[own],
                 before[own],
                 after[own],
                 null_text=True,
-                source_position=position,
-                progress=_progress(part),
+                source_position=last.position or next(filter(None, map(_position, reversed(part.cursors))), None),
+                progress=_progress(part, last),
                 origins=partial(_origins, part.cursors),
                 log=None if is_snapshot else partial(_log_run, part.cursors),
             )
@@ -432,9 +433,10 @@ def _origins(cursors: Sequence[Given]) -> ChangeFacts:
     return ChangeFacts([one.position for one in facts], [one.time for one in facts])
 
 
-def _progress(part: ArcionPart) -> SourceProgress:
-    facts = facts_of_cursor(_cursor(part.cursors[-1]))
-    first, last = operation_count(_cursor(part.counts[0])), operation_count(_cursor(part.counts[-1]))
+def _progress(part: ArcionPart, facts: CursorFacts) -> SourceProgress:
+    first = last = operation_count(_cursor(part.counts[0]))
+    if len(part.counts) > 1:
+        last = operation_count(_cursor(part.counts[-1]))
     counts = None if first is None or last is None else OperationCounts(first, last, len(part.counts))
     return progress(facts.time, facts.extracted, counts)
 

@@ -370,7 +370,30 @@ class CursorFacts(NamedTuple):
     time: SourceTime = None
     extracted: SourceTime = None
     """Time at which Replicant read the change in the log."""
-    log_position: LogPosition | None = None
+    members: Mapping[str, Any] = {}
+    """The members of a cursor that is an object, named without spaces."""
+
+    @property
+    def log_position(self) -> LogPosition | None:
+        """Where the change is in the log of the source; None for a cursor whose order is not known.
+
+        Replicant's pages show the cursors of MySQL (`log`, `position`) and Cassandra (`dscId`, `mutId`). Those of other
+        databases need the commit beside the change: changes of interleaved transactions do not sort without it.
+        """
+        given = self.members
+        extractor = given.get("extractorId")
+        if (file := sortable_file(given.get("log"))) is not None:
+            return log_position(("arcion", extractor, file[0]), file[1], sortable(given.get("position")))
+        if "dscId" in given:
+            numbers = [sortable(given.get(name)) for name in ("dscId", "mutId")]
+            log = ("arcion", extractor, given.get("nodeID"))
+            return log_position(log, *numbers, sortable(given.get("partNum") or 0))
+        for commit, change in _COMMITS:
+            if commit in given:
+                first = sortable(given[commit])
+                unclear = len(first or "") if commit == "commitScn" else 0
+                return log_position(("arcion", extractor, commit), first, sortable(given.get(change)), unclear=unclear)
+        return None
 
 
 def facts_of_cursor(cursor: Any) -> CursorFacts:
@@ -386,7 +409,7 @@ def facts_of_cursor(cursor: Any) -> CursorFacts:
     given = {name.replace(" ", ""): value for name, value in cursor.items()}  # line ends break published names
     times = (given.get("timestamp"), given.get("extractionTimestamp"))
     made, read = (time if isinstance(time, str | int) and not isinstance(time, bool) else None for time in times)
-    return CursorFacts(position, made, read, _log_position(given))
+    return CursorFacts(position, made, read, given)
 
 
 def operation_count(written: Any) -> int | None:
@@ -404,27 +427,6 @@ def operation_count(written: Any) -> int | None:
 
 _MAX_COUNT: Final = 2**53
 """Above it, no operation was counted."""
-
-
-def _log_position(given: Mapping[str, Any]) -> LogPosition | None:
-    """Return where the change is in the log of the source; None for a cursor whose order is not known.
-
-    Replicant's pages show the cursors of MySQL (`log`, `position`) and Cassandra (`dscId`, `mutId`). Those of other
-    databases need the commit beside the change: changes of interleaved transactions do not sort without it.
-    """
-    extractor = given.get("extractorId")
-    if (file := sortable_file(given.get("log"))) is not None:
-        return log_position(("arcion", extractor, file[0]), file[1], sortable(given.get("position")))
-    if "dscId" in given:
-        numbers = [sortable(given.get(name)) for name in ("dscId", "mutId")]
-        log = ("arcion", extractor, given.get("nodeID"))
-        return log_position(log, *numbers, sortable(given.get("partNum") or 0))
-    for commit, change in _COMMITS:
-        if commit in given:
-            first = sortable(given[commit])
-            unclear = len(first or "") if commit == "commitScn" else 0
-            return log_position(("arcion", extractor, commit), first, sortable(given.get(change)), unclear=unclear)
-    return None
 
 
 _COMMITS: Final = (("commitLsn", "lsn"), ("commitScn", "scn"))
