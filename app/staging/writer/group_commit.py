@@ -5,8 +5,9 @@ one order, takes the sequences, inserts one staged block per table and commits o
 not at all, and gets its receipts only after COMMIT. If the answer to COMMIT is lost, the database is asked for the
 outcome before any request gets one.
 
-After a group the thread lets the event loop answer its callers and hand over what they send next. Otherwise two halves
-of the callers would share every second transaction, and most of the cost of a small group is fixed.
+After a group with short bodies the thread lets the event loop answer its callers and hand over what they send next.
+Otherwise two halves of the callers would share every second transaction, and most of the cost of a small group is
+fixed.
 
 A bad request does not fail the others: a group that fails because of something in it is split and staged in parts. No
 request waits forever for Postgres: one that has waited too long for its transaction is rejected, and a transaction that
@@ -207,7 +208,7 @@ class GroupCommit:
         self._ended = threading.Event()
         self._timeouts = threading.Thread(target=self._reject_expired, name="group-commit-timeouts", daemon=True)
         self.gather: Callable[[], None] = lambda: None
-        """Called after each group; returns once the callers that it answered may have sent their next requests."""
+        """Called after a group with short bodies; returns once its callers may have sent their next requests."""
 
     def start(self) -> None:
         """Start the staging thread, and the one that rejects requests that have waited too long."""
@@ -260,13 +261,14 @@ class GroupCommit:
     def _run(self) -> None:
         while self._queue.wait_for_work():
             self._run_queries()
-            self._queue.read_waiting()
+            has_short = self._queue.read_waiting()
             if group := self._queue.take_group():
                 began = time.monotonic()
                 self._stage_in_parts(group, began + 2 * self._deadline)
                 GROUP_REQUESTS.observe(len(group))
                 GROUP_SECONDS.observe(time.monotonic() - began)
-                self.gather()
+                if has_short:
+                    self.gather()
         self._connection.close()
 
     def _run_queries(self) -> None:

@@ -172,10 +172,14 @@ class RequestQueue:
             queries, self._queries = self._queries, []
         return queries
 
-    def read_waiting(self) -> None:
-        """Read the requests that wait for it, up to MAX_BYTES_TOGETHER at a time. A closed queue keeps what is read."""
+    def read_waiting(self) -> bool:
+        """Read the requests that wait for it, up to MAX_BYTES_TOGETHER at a time; return True if there are any.
+
+        A closed queue keeps what is read.
+        """
         with self._condition:
             waiting, self._unread = self._unread, deque()
+        has_short = bool(waiting)
         while waiting:
             together = [waiting.popleft()]
             size = together[0].size
@@ -184,6 +188,7 @@ class RequestQueue:
             read = together[0].read(together)
             with self._condition:
                 self._requests.extend(read)
+        return has_short
 
     def take_group(self) -> list[WaitingRequest]:
         """Take the waiting requests in order, up to the limits of a group.

@@ -114,23 +114,6 @@ def test_a_request_that_arrives_while_a_group_gets_its_receipts_is_alone_in_the_
     assert [batches for (batches,) in found] == [32, 1]
 
 
-def test_requests_that_arrive_while_the_writer_gathers_share_the_next_group(engine: sa.Engine, table: Table) -> None:
-    later: list[Future[list[Receipt]]] = []
-
-    def gather() -> None:
-        if not later:
-            later.extend(writer.submit(StagingRequest([batch(table, key)])) for key in range(100, 103))
-
-    writer = GroupCommit(engine)
-    writer.gather = gather
-    writer.submit(StagingRequest([batch(table, 1)]))
-    writer.start()
-    wait_until(lambda: bool(later) and later[-1].done(), within=30, what="the later ones are staged")
-    writer.close()
-    found = sql.rows(engine, "SELECT cardinality(batch_rows) FROM mirrorgate.staged_blocks ORDER BY first_sequence")
-    assert [batches for (batches,) in found] == [1, 3]
-
-
 def test_a_committed_request_sets_the_staged_event(engine: sa.Engine, table: Table) -> None:
     staged = Event()
     with running_writer(engine, staged=staged) as writer:
@@ -233,7 +216,7 @@ class Unread:
     """A request of one batch; `read` calls `on_read` first."""
 
     batch: Batch
-    on_read: Callable[[], object]
+    on_read: Callable[[], object] = bool
     size: int = 10
     waiter: "Future[list[Receipt]]" = field(default_factory=Future)
     submitted_at: float = field(default_factory=time.monotonic)
@@ -242,6 +225,24 @@ class Unread:
         for request in together:
             request.on_read()
         return [WaitingRequest(StagingRequest([request.batch]), request.waiter) for request in together]
+
+
+def test_requests_that_arrive_while_the_writer_gathers_share_the_next_group(engine: sa.Engine, table: Table) -> None:
+    later = [Unread(batch(table, key)) for key in range(100, 103)]
+    writer = GroupCommit(engine)
+
+    def gather() -> None:
+        writer.gather = lambda: None
+        for body in later:
+            writer.read_and_stage([body])
+
+    writer.gather = gather
+    writer.read_and_stage([Unread(batch(table, 1))])
+    writer.start()
+    wait_until(lambda: later[-1].waiter.done(), within=30, what="the later ones are staged")
+    writer.close()
+    found = sql.rows(engine, "SELECT cardinality(batch_rows) FROM mirrorgate.staged_blocks ORDER BY first_sequence")
+    assert [batches for (batches,) in found] == [1, 3]
 
 
 def test_a_body_that_arrives_during_a_transaction_is_read_after_its_commit(engine: sa.Engine, table: Table) -> None:
