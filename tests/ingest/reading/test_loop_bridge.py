@@ -107,7 +107,11 @@ def test_a_result_for_a_cancelled_caller_is_dropped() -> None:
     asyncio.run(one_goes())
 
 
-def test_a_thread_that_passes_the_turns_of_the_loop_finds_what_the_answered_callers_sent_next() -> None:
+def test_a_thread_that_passes_the_turns_of_the_loop_finds_what_the_answered_callers_sent_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("app.ingest.reader_thread._MAX_TURNS_SECONDS", 30.0)
+
     async def found() -> list[int]:
         sent: list[Sequence[int]] = []
         bridge = bridge_to(sent)
