@@ -53,7 +53,7 @@ BOTTLENECKS: Final[Mapping[str, str]] = {
         "the reader's. A connector that leaves the schemas out saves both."
     ),
     "small-10": (
-        "In a profile a request takes the event loop 120 µs and the staging thread 190. Half of that is per request "
+        "In a profile a request takes the event loop 125 µs and the staging thread 170. Half of that is per request "
         "and not per change: threads that wait for one interpreter lock, and system calls. More needs a second process."
     ),
     "partial-updates": (
