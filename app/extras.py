@@ -36,8 +36,7 @@ _MODULES: Final = {
     "rows": (*_SERVER, "deltalake"),
     "onelake": ("azure.identity", "azure.storage.filedatalake"),
 }
-"""Postgres and Java of `embedded` are looked for where they are started: a
-database of one's own and an installed Java do as well."""
+"""The code that starts Postgres and Java for `embedded` looks for them; another database or Java may replace them."""
 
 GATEWAY: Final = Distribution("mirrorgate-gateway", _MODULES)
 

@@ -5,6 +5,8 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from pwd import getpwuid
+from typing import Final
 
 import pytest
 import sqlalchemy as sa
@@ -21,6 +23,9 @@ def _pgbouncer() -> str | None:
 needs_pgbouncer = pytest.mark.skipif(
     _pgbouncer() is None, reason="PgBouncer is not installed: apt-get install --no-install-recommends pgbouncer"
 )
+
+_UNPRIVILEGED: Final = 65534
+"""User id of Linux for an account without rights."""
 
 IGNORE_OPTIONS = "ignore_startup_parameters = options"
 """Lets sessions start whose settings the pooler does not pass on."""
@@ -54,7 +59,7 @@ def _pooler(url: sa.URL, folder: Path, mode: str, *lines: str) -> Iterator[str]:
     assert pgbouncer is not None
     configuration = folder / "pgbouncer.ini"
     configuration.write_text("\n".join(settings))
-    account = ["-u", "nobody"] if os.geteuid() == 0 else []  # PgBouncer rejects root
+    account = ["-u", getpwuid(_UNPRIVILEGED).pw_name] if os.geteuid() == 0 else []  # PgBouncer rejects root
     with configuration.open() as given:
         command = [pgbouncer, *account, f"/dev/fd/{given.fileno()}"]
         options = {"ready": lambda: listens(port), "pass_fds": [given.fileno()]}
