@@ -27,7 +27,7 @@ RETRY_SECONDS: Final = 5.0
 """Pause after an attempt that failed, for example because Postgres failed over."""
 
 
-class Stopped(Exception):
+class DrainStopped(Exception):
     """The drain stops; the next one continues or begins again."""
 
 
@@ -80,7 +80,7 @@ class BackgroundWork(ABC):
         try:
             with translated_errors():
                 return self.run(table_id)
-        except Stopped:
+        except DrainStopped:
             return False
         except Exception as error:  # noqa: BLE001  # a failed attempt must not end the thread; the loop starts the next
             failure = described(error)
@@ -131,4 +131,4 @@ class Backfills(BackgroundWork):
     def _look(self, _: Backfill) -> None:
         """End the attempt between two steps if the drain stops."""
         if self._stopping.is_set():
-            raise Stopped
+            raise DrainStopped

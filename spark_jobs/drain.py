@@ -51,7 +51,7 @@ from mirrorgate.errors import Code, InvariantBroken, Misconfigured, TemporarilyU
 from spark_jobs.build_files import MIN_CLUSTER_JOB_BYTES, MIN_LOCAL_JOB_BYTES, BuildConfig
 from spark_jobs.drain_cycle import DrainCycle, open_cycle
 from spark_jobs.drain_loop import DrainLoop, maintenance_running, try_maintenance
-from spark_jobs.fabric_status import FabricStatus
+from spark_jobs.fabric_status import FabricStatusReader
 from spark_jobs.spark.health import SparkPing
 from spark_jobs.spark.session import ExecutorWatch, is_one_process, running_spark
 from spark_jobs.spark.watchdog import SPARK_ENDED, BoundedStop, spark_watched
@@ -213,7 +213,7 @@ def _run_once(settings: Settings, cycle: DrainCycle, loop: DrainLoop) -> None:
     """Publish and maintain once. Raise InvariantBroken `build_failed` when tables could not be published."""
     failed = loop.drain_pending()
     try_maintenance(cycle, _retention_limits(settings))
-    with closing(FabricStatus(cycle.context.engine, settings, cycle.context.config.landing_zone)) as fabric:
+    with closing(FabricStatusReader(cycle.context.engine, settings, cycle.context.config.landing_zone)) as fabric:
         fabric.store()
     if failed:
         raise InvariantBroken(Code.BUILD_FAILED, f"{len(failed)} tables could not be published")
@@ -222,7 +222,7 @@ def _run_once(settings: Settings, cycle: DrainCycle, loop: DrainLoop) -> None:
 def _run_until_stopped(settings: Settings, cycle: DrainCycle, loop: DrainLoop) -> None:
     """Publish until the loop is asked to stop, with maintenance and Fabric's status in separate threads."""
     context = cycle.context
-    FabricStatus(context.engine, settings, context.config.landing_zone).watch(loop.stopping)
+    FabricStatusReader(context.engine, settings, context.config.landing_zone).watch(loop.stopping)
     wake = threading.Event()
     start_notification_listener(context.config.database_url, wake, loop.stopping)
     poll_seconds, rest_seconds = pace_of(settings.max_delay)

@@ -209,7 +209,7 @@ def is_listed_by_fabric(address: ZoneAddress, name: TableName) -> bool:
     return listed is not None and MirroredTables(listed).find(name) is not None
 
 
-class FabricStatus:
+class FabricStatusReader:
     """Both sources, read when they are due; a failure of one is logged and disturbs nothing."""
 
     def __init__(self, engine: Engine, settings: Settings, address: ZoneAddress) -> None:

@@ -65,7 +65,7 @@ from app.staging.rebuild.progress import (
 from app.staging.rebuild.switch import RefusedSwitch, correct_copies, switch_generation
 from app.staging.tables.registry import find_table_by_id
 from mirrorgate.errors import Code
-from spark_jobs.background import BackgroundWork, Stopped
+from spark_jobs.background import BackgroundWork, DrainStopped
 from spark_jobs.build_files import BuildConfig, FileBuilder, worker_engine
 from spark_jobs.steps.context import DrainContext
 
@@ -223,7 +223,7 @@ class RebuildRun:
             size = self.builder.parallel_tasks * PARTS_PER_TASK
             for start in range(0, len(parts), size):
                 if self.is_stopping():
-                    raise Stopped
+                    raise DrainStopped
                 dry_run = is_check or any(result.findings for result in results)
                 orders = [PartOrder(source, part, rebuild.plan, table, dry_run) for part in parts[start : start + size]]
                 results += self._run_tasks(orders)

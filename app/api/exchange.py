@@ -63,7 +63,7 @@ class BodyBounds:
     semaphore: BodySemaphore
 
 
-class Connection(Protocol):
+class CallerConnection(Protocol):
     """The connection of a request, as far as its body and its answer need it."""
 
     @property
@@ -120,7 +120,7 @@ class Exchange(RequestFacts):
         self.request_id = self.head.request_id or new_id
         is_change = scope["path"].startswith(CHANGES_PREFIX)
         self.reservation = Reservation(bounds.budget, is_change=is_change)
-        self._connection: Connection | None = scope.get(CONNECTION)
+        self._connection: CallerConnection | None = scope.get(CONNECTION)
         self._max_bytes = bounds.max_bytes if is_change else _max_other_bytes(scope["path"])
         self._bounds = bounds
         self._receive_raw = receive
@@ -272,7 +272,7 @@ class Exchange(RequestFacts):
                 await self._wait_for_reader(self._connection)
         await self._send_raw({"type": "http.response.body", "body": b"", "more_body": more})
 
-    async def _wait_for_reader(self, connection: Connection) -> None:
+    async def _wait_for_reader(self, connection: CallerConnection) -> None:
         """Wait until the caller has read what was sent. Close the connection if that is too slow.
 
         Raises ClientDisconnect.

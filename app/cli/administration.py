@@ -7,11 +7,11 @@ directly, because the API never sees the zone. `alerts test` calls the webhook t
 import json
 import secrets
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.domain.access.rejections import AuditOutcome
 from app.domain.access.rights import RateLimits, rates
 from app.extras import require_extras
 from mirrorgate.cli.console import ERRORS, print_json, say
@@ -166,13 +166,6 @@ def delete_key(connection: Connection, key_id: KeyId) -> None:
 def _limits(entry: dict[str, Any]) -> str:
     """Return the rate limits set for the key itself."""
     return rates(RateLimits(entry["requests_per_second"], entry["bytes_per_second"]))
-
-
-class AuditOutcome(StrEnum):
-    """The gateway's decision about a call."""
-
-    DONE = "done"
-    REJECTED = "rejected"
 
 
 @with_connection

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from app.console.render import FRAGMENTS, link, table_path
 from app.domain.health.facts import TableSummary
-from app.domain.health.troubles import ALL_TABLES, NEAR_LIMIT, Kind, Severity, Trouble, code_in
+from app.domain.health.troubles import ALL_TABLES, NEAR_LIMIT, Severity, Trouble, TroubleKind, code_in
 from app.domain.model.table import DropAction, TableLife, TableState
 from app.staging.overview import TableFacts
 from app.staging.retention.history import Sample
@@ -215,12 +215,12 @@ MAX_EACH: Final = 5
 _MAX_WHY: Final = 400
 
 _LISTS: Final = {
-    Kind.TABLE_QUARANTINED: "/console/tables?state=quarantined",
-    Kind.TABLE_FAILING: "/console/tables?state=failing",
-    Kind.TABLE_PAUSED: "/console/tables?state=paused",
-    Kind.BACKLOG: "/console/tables?state=lagging",
-    Kind.FABRIC_TABLE: "/console/tables?state=fabric-error",
-    Kind.DEAD_LETTERS: "/console/dead-letters",
+    TroubleKind.TABLE_QUARANTINED: "/console/tables?state=quarantined",
+    TroubleKind.TABLE_FAILING: "/console/tables?state=failing",
+    TroubleKind.TABLE_PAUSED: "/console/tables?state=paused",
+    TroubleKind.BACKLOG: "/console/tables?state=lagging",
+    TroubleKind.FABRIC_TABLE: "/console/tables?state=fabric-error",
+    TroubleKind.DEAD_LETTERS: "/console/dead-letters",
 }
 """Pages that list all tables with a trouble."""
 
@@ -266,7 +266,7 @@ def notice_of_drop(facts: TableFacts) -> Iterator[TroubleView]:
         yield TroubleView("warn", table.state, f"The table is being {what}", why, "")
 
 
-def _entries(kind: Kind, alike: list[Trouble]) -> Iterator[TroubleView]:
+def _entries(kind: TroubleKind, alike: list[Trouble]) -> Iterator[TroubleView]:
     """Yield the first troubles of a kind, and one entry that counts the others."""
     for trouble in alike if kind not in _LISTS else alike[:MAX_EACH]:
         is_table = kind in _LISTS and trouble.subject != ALL_TABLES
@@ -284,18 +284,22 @@ def _entries(kind: Kind, alike: list[Trouble]) -> Iterator[TroubleView]:
 
 
 def _entry(trouble: Trouble, title: str, path: str | None = None) -> TroubleView:
-    chip = trouble.subject if trouble.kind in (Kind.PART, Kind.FINDING) else trouble.kind.label
+    chip = trouble.subject if trouble.kind in (TroubleKind.PART, TroubleKind.FINDING) else trouble.kind.label
     return TroubleView(
         _style(trouble), chip, title, trouble.detail[:_MAX_WHY], trouble.remedy, path, since=trouble.since
     )
 
 
 def _link(trouble: Trouble, *, is_table: bool) -> str | None:
-    if trouble.kind is Kind.DEAD_LETTERS:
+    if trouble.kind is TroubleKind.DEAD_LETTERS:
         return link("/console/dead-letters", table=trouble.subject)
     if is_table:
         return table_path(trouble.subject)
-    return "/console/doctor" if trouble.kind in (Kind.PART, Kind.FINDING) and trouble.subject != "fabric" else None
+    return (
+        "/console/doctor"
+        if trouble.kind in (TroubleKind.PART, TroubleKind.FINDING) and trouble.subject != "fabric"
+        else None
+    )
 
 
 def _style(trouble: Trouble) -> str:

@@ -318,18 +318,18 @@ class KnownZone:
         return f"zone {self.zone_id} at {self.location}"
 
 
-Event: TypeAlias = Mapping[str, Any]
+ChainEvent: TypeAlias = Mapping[str, Any]
 """An event with its `kind`; keys are ASCII names, values are strings, integers or null."""
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ChainBlock:
     """One block. `previous_hash` is None for the first; `system_time` has an offset and whole microseconds."""
 
     sequence_number: int
     previous_hash: str | None
     system_time: datetime
-    event: Event
+    event: ChainEvent
 
     def canonical(self) -> bytes:
         """Return the RFC 8785 form: sorted keys, no whitespace. With integers and ASCII names only, this is exact."""
@@ -347,17 +347,17 @@ class Block:
         return hashlib.sha256(self.canonical()).hexdigest()
 
 
-def seed(table: str, generation: Generation, installation_id: UUID) -> Event:
+def seed(table: str, generation: Generation, installation_id: UUID) -> ChainEvent:
     """Return the first event of a chain, which names its table, generation and gateway."""
     return {"kind": "Seed", "table": table, "generation": generation, "installationId": str(installation_id)}
 
 
-def set_data_schema(flatbuffer: bytes) -> Event:
+def set_data_schema(flatbuffer: bytes) -> ChainEvent:
     """Return the event with the schema of all following files, as `schema_to_flatbuffer` writes it."""
     return {"kind": "SetDataSchema", "schema": base64.b64encode(flatbuffer).decode()}
 
 
-def add_data(identity: FileIdentity, file_bytes: int, file_sha256: str, source_position: str | None) -> Event:
+def add_data(identity: FileIdentity, file_bytes: int, file_sha256: str, source_position: str | None) -> ChainEvent:
     """Return the event of a published file; `source_position` is that of its last change, if it has one."""
     return {
         "kind": "AddData",
@@ -372,7 +372,7 @@ def add_data(identity: FileIdentity, file_bytes: int, file_sha256: str, source_p
     }
 
 
-def verify_chain(blocks: Iterable[Block]) -> int:
+def verify_chain(blocks: Iterable[ChainBlock]) -> int:
     """Return the number of blocks of a valid chain.
 
     Raises InvariantBroken `broken_chain` for a wrong number or hash, a first block that is not a Seed, data before a

@@ -24,8 +24,8 @@ from app.domain.fabric import (
 )
 from app.fabric.definition import Definition, changed_parts, definition_parts, item_files, parse_definition
 from app.fabric.transport import (
-    Answer,
     Clock,
+    FabricAnswer,
     FabricRejected,
     Parsed,
     TokenSource,
@@ -138,7 +138,7 @@ def ignore(state: str, percent: int | None) -> None:
     """Report no progress."""
 
 
-def finished(transport: Transport, answer: Answer, progress: Progress, wait_seconds: float) -> Answer:
+def finished(transport: Transport, answer: FabricAnswer, progress: Progress, wait_seconds: float) -> FabricAnswer:
     """Return an answer as it is, or for a 202 the result of its operation, empty if it has none.
 
     An answer 202 names an operation: by `x-ms-operation-id`, and by `Location`, of which only the id is used, because a
@@ -173,17 +173,17 @@ def finished(transport: Transport, answer: Answer, progress: Progress, wait_seco
             )
 
 
-def _result(transport: Transport, operation: str) -> Answer:
+def _result(transport: Transport, operation: str) -> FabricAnswer:
     """Return the result of an operation; empty for one without a result, which Fabric rejects."""
     try:
         return transport.send("GET", f"operations/{operation}/result")
     except FabricRejected as rejected:
         if rejected.status in (400, 404):
-            return Answer(200, {})
+            return FabricAnswer(200, {})
         raise
 
 
-def _operation_id(answer: Answer) -> str | None:
+def _operation_id(answer: FabricAnswer) -> str | None:
     named = answer.headers.get("x-ms-operation-id", "")
     path = urlsplit(answer.headers.get("Location", "")).path.rstrip("/").split("/")
     return next((text for text in (named, *reversed(path)) if is_id(text)), None)

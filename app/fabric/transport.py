@@ -82,7 +82,7 @@ class Clock:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class FabricAnswer:
     """A successful answer: status, headers, and its JSON object, empty if it has none."""
 
     status: int
@@ -139,7 +139,7 @@ class Transport:
         body: object | None = None,
         query: Mapping[str, str] | None = None,
         repeatable: bool = True,
-    ) -> Answer:
+    ) -> FabricAnswer:
         """Send a request to a path below `/v1`. Raise FabricRejected, Misconfigured and TemporarilyUnavailable.
 
         A request that is not `repeatable` is sent again only where the service has surely not acted on it.
@@ -207,11 +207,11 @@ def _may_repeat(response: httpx.Response, failed: MirrorgateError, *, repeatable
     return is_passing and repeatable
 
 
-def _answer(response: httpx.Response) -> Answer:
+def _answer(response: httpx.Response) -> FabricAnswer:
     if response.content and not _json(response) and response.content.strip() not in (b"{}", b"null"):
         host = response.request.url.host
         raise _foreign(f"{host} answered {response.status_code} with something else than a JSON object")
-    return Answer(response.status_code, response.headers, _json(response))
+    return FabricAnswer(response.status_code, response.headers, _json(response))
 
 
 def _foreign(detail: str) -> TemporarilyUnavailable:

@@ -72,7 +72,7 @@ class ReadBatches(list[Batch]):
     ignored: int = 0
 
 
-Outcome: TypeAlias = ReadBatches | Declined | NotCached
+ReadOutcome: TypeAlias = ReadBatches | Declined | NotCached
 """The batches of a request, or why it has none."""
 
 
@@ -151,10 +151,10 @@ class Asked(NamedTuple, Generic[Body]):
     principal: Principal
 
 
-def read_together(requests: Sequence[Asked[ColumnarBody]], table_cache: TableCache) -> list[Outcome]:
+def read_together(requests: Sequence[Asked[ColumnarBody]], table_cache: TableCache) -> list[ReadOutcome]:
     """Return the batches of each request in order, or why it has none."""
     opened = [*map(_with_memory, requests, _opened(requests, table_cache))]
-    outcomes: list[Outcome] = [_no_batches(body) if isinstance(body, OpenedBody) else body for body in opened]
+    outcomes: list[ReadOutcome] = [_no_batches(body) if isinstance(body, OpenedBody) else body for body in opened]
     alike: dict[Hashable, list[tuple[int, TablePart]]] = {}
     for index, body in enumerate(opened):
         if isinstance(body, OpenedBody):

@@ -86,7 +86,7 @@ async def or_stored_result(request: Awaitable[IngestResult]) -> IngestResult:
         )
 
 
-Stage: TypeAlias = Callable[[StagingRequest], Awaitable[list[Receipt]]]
+Stager: TypeAlias = Callable[[StagingRequest], Awaitable[list[Receipt]]]
 """Stages a request, and returns its receipts after COMMIT."""
 
 
@@ -95,7 +95,7 @@ class ExactPath:
     """Typing and staging of one request. With a `replay`, that dead letter is settled in the same transaction."""
 
     typer: RequestTyper
-    stage: Stage
+    stage: Stager
     identity: RequestIdentity | None
     replay: LetterReplay | None = None
     load: LoadStep | None = None

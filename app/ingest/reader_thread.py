@@ -21,7 +21,7 @@ from typing import Any, Final, Generic, TypeVar
 from app.domain.loads import LoadStep
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import Table
-from app.ingest.columnar import Asked, ColumnarBody, Outcome, read_together
+from app.ingest.columnar import Asked, ColumnarBody, ReadOutcome, read_together
 from app.ingest.table_cache import TableCache
 from app.observability.tracing import TraceParent, current_trace
 from app.staging.batches.batch import Receipt, StagingRequest
@@ -205,7 +205,7 @@ class ColumnarReader:
         if not waiting:
             return []
         try:
-            outcomes: Sequence[Outcome | BaseException] = read_together(
+            outcomes: Sequence[ReadOutcome | BaseException] = read_together(
                 [body.request for body in waiting], self._table_cache
             )
         except Exception as error:  # noqa: BLE001  # any error must reach the waiting callers

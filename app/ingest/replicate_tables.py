@@ -42,7 +42,7 @@ from app.formats.replicate.history import (
     with_external_ids,
 )
 from app.formats.replicate.messages import DataChange, RejectedData, ReplicateRequest
-from app.formats.replicate.metadata import TableMetadata, by_table
+from app.formats.replicate.metadata import MetadataMessage, by_table
 from app.formats.replicate.standard_form import with_key, with_missing_keys
 from app.ingest.changed_tables import log_registration, register
 from app.ingest.table_cache import TableCache
@@ -101,7 +101,7 @@ class Destinations:
             return None
         return self.of(source, requested) or (source.table if requested is None else None)
 
-    def of_metadata(self, entry: TableMetadata, requested: TableName | None) -> TableMetadata:
+    def of_metadata(self, entry: MetadataMessage, requested: TableName | None) -> MetadataMessage:
         """Return a metadata message with its destination: the table of its source, else that of `?table=`.
 
         A source whose name differs from the table's gets a separate order. Raises RejectedInput `table_mismatch`,
@@ -143,7 +143,7 @@ class Destinations:
         with translated_errors(), self.table_cache.begin() as connection:
             return source_facts(connection, name, whole=whole)
 
-    def _check_source(self, entry: TableMetadata, requested: TableName) -> None:
+    def _check_source(self, entry: MetadataMessage, requested: TableName) -> None:
         """Raise RejectedInput `table_mismatch` if `?table=` names a table that another source feeds."""
         history = history_of(self.read_facts(requested)) if self.principal.may_touch(requested) else None
         if history is not None and history.current.source not in {None, str(entry.source)}:
@@ -199,7 +199,7 @@ def register_versions(
     table_cache: TableCache,
     principal: Principal,
     before: SourceHistory | None,
-    entries: Sequence[TableMetadata],
+    entries: Sequence[MetadataMessage],
 ) -> int:
     """Apply metadata messages of one table in one transaction, and return how many were new.
 
@@ -229,7 +229,7 @@ def register_versions(
     return len(accepted)
 
 
-def _previous(versions: Sequence[SourceVersion], entry: TableMetadata) -> SourceVersion | None:
+def _previous(versions: Sequence[SourceVersion], entry: MetadataMessage) -> SourceVersion | None:
     """Return the version that a message follows: the last one of its task, or of any task if its task has none."""
     own = [version for version in versions if version.task == entry.task]
     followed = own or versions
@@ -238,7 +238,7 @@ def _previous(versions: Sequence[SourceVersion], entry: TableMetadata) -> Source
 
 def _evolved(
     connection: Connection,
-    entry: TableMetadata,
+    entry: MetadataMessage,
     previous: SourceVersion | None,
     table_cache: TableCache,
     principal: Principal,
@@ -259,7 +259,7 @@ def _evolved(
 
 
 def _check_renames(
-    connection: Connection, entry: TableMetadata, previous: SourceVersion | None, present: Table
+    connection: Connection, entry: MetadataMessage, previous: SourceVersion | None, present: Table
 ) -> None:
     """Raise RejectedInput `column_renamed`, unless the table has accepted no row yet and so has nothing to lose."""
     problems = [*columns_in_another_case(entry, present.schema, present.options)]
@@ -411,7 +411,7 @@ class ReplicateTables:
         version = self._resolver(name).version_of(message)
         return name, None if version is None else version.identity
 
-    def _register_all(self, metadata: Iterable[TableMetadata], requested: TableName | None) -> None:
+    def _register_all(self, metadata: Iterable[MetadataMessage], requested: TableName | None) -> None:
         entries = []
         for entry in metadata:
             try:
@@ -422,7 +422,7 @@ class ReplicateTables:
             self._resolvers[folded_name] = self._register(of_table)
         self._announced = SchemaAnnouncements(entries)
 
-    def _register(self, entries: Sequence[TableMetadata]) -> VersionResolver:
+    def _register(self, entries: Sequence[MetadataMessage]) -> VersionResolver:
         """Register or evolve the table of these metadata messages."""
         name = entries[0].table
         table = self.table_cache.route(SourceName.address(name))

@@ -21,7 +21,7 @@ KEPT_BY_MIRRORING: Final = timedelta(days=7)
 """Time for which Fabric keeps a consumed file; it always keeps the last one."""
 
 
-class Problem(StrEnum):
+class DifferenceKind(StrEnum):
     """The kinds of difference between landing zone and ledger."""
 
     MISSING = "missing"
@@ -34,7 +34,7 @@ class Problem(StrEnum):
 class Difference:
     """One difference between zone and ledger."""
 
-    problem: Problem
+    problem: DifferenceKind
     path: str
     detail: str
 
@@ -59,7 +59,7 @@ class Report:
     """Files that still exist although retention has deleted their ledger entries."""
     differences: list[Difference] = field(default_factory=list)
 
-    def add(self, problem: Problem, path: str, detail: str) -> None:
+    def add(self, problem: DifferenceKind, path: str, detail: str) -> None:
         """Add a difference."""
         self.differences.append(Difference(problem, path, detail))
 
@@ -109,7 +109,7 @@ def compare_files(
         if not paths:
             _absent(listing.name, entry, report, oldest=oldest, last=last, now=now)
         for path in paths[1:]:
-            report.add(Problem.UNEXPECTED, path, "the number has a second file: Fabric may have consumed both")
+            report.add(DifferenceKind.UNEXPECTED, path, "the number has a second file: Fabric may have consumed both")
         yield entry.number
 
 
@@ -117,24 +117,26 @@ def note_unexpected(listing: Listing, report: Report, *, known_from: FileNumber,
     """Report entries of the folders that are not files of the ledger, which has numbers in the given range."""
     for number, path in listing.numbered():
         if number > planned_through:
-            report.add(Problem.UNEXPECTED, path, "the ledger does not know the number")
+            report.add(DifferenceKind.UNEXPECTED, path, "the ledger does not know the number")
         elif number < known_from:
             report.beyond_history += 1
     for folder, kinds in listing.kinds.items():
         for entry, kind in kinds.items():
             if kind is PathKind.SPECIAL:
-                report.add(Problem.UNEXPECTED, f"{folder}/{entry}", "neither a file nor a folder")
+                report.add(DifferenceKind.UNEXPECTED, f"{folder}/{entry}", "neither a file nor a folder")
             elif not entry.startswith("_") and parse_file_name(entry) is None:
-                report.add(Problem.UNEXPECTED, f"{folder}/{entry}", "not a file of a gateway")
+                report.add(DifferenceKind.UNEXPECTED, f"{folder}/{entry}", "not a file of a gateway")
     own = listing.kinds[listing.name.folder]
     if own and METADATA not in own:
-        report.add(Problem.MARKER, f"{listing.name.folder}/{METADATA}", "missing; the next publication writes it again")
+        report.add(
+            DifferenceKind.MARKER, f"{listing.name.folder}/{METADATA}", "missing; the next publication writes it again"
+        )
 
 
 def note_marker(listing: Listing, report: Report, mismatch: str | None) -> None:
     """Report a wrong marker of the table folder."""
     if mismatch is not None:
-        report.add(Problem.MARKER, f"{listing.name.folder}/{MARKER}", mismatch)
+        report.add(DifferenceKind.MARKER, f"{listing.name.folder}/{MARKER}", mismatch)
 
 
 def _compare(zone: LandingZone, name: TableName, path: str, entry: Recorded, report: Report) -> None:
@@ -150,7 +152,7 @@ def _compare(zone: LandingZone, name: TableName, path: str, entry: Recorded, rep
         path, differs = moved[0], difference(zone, moved[0], entry.file_bytes, entry.sha256)
     report.compared += 1
     if differs is not None:
-        report.add(Problem.CHANGED, path, differs)
+        report.add(DifferenceKind.CHANGED, path, differs)
 
 
 def _absent(
@@ -176,4 +178,4 @@ def _absent(
     if why is None:
         report.removed += 1
     else:
-        report.add(Problem.MISSING, f"{name.folder}/{file_name(entry.number)}", why)
+        report.add(DifferenceKind.MISSING, f"{name.folder}/{file_name(entry.number)}", why)

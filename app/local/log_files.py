@@ -26,7 +26,7 @@ from typing import Any, Final, Self
 import msgspec
 from rich.console import Console
 
-from app.observability.telemetry import Event, configure_logging
+from app.observability.telemetry import LogEvent, configure_logging
 from app.settings import LogFormat, Settings
 
 _READ_BYTES: Final = 2**16
@@ -238,7 +238,7 @@ def configure_up_logging(settings: Settings, data_dir: Path, console: Console) -
     configure_logging(settings, file, show=partial(_show, console))
 
 
-def _show(console: Console, event: Event) -> None:
+def _show(console: Console, event: LogEvent) -> None:
     """Print a warning or an error in words: its detail and remedy, else its name and facts."""
     facts = {name: value for name, value in event.items() if name not in {"event", "level", "timestamp"}}
     told = [str(facts[name]) for name in ("detail", "remedy") if facts.get(name)]

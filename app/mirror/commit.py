@@ -54,7 +54,7 @@ _MAX_DIGITS: Final = 38
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class MirrorColumn:
     """A column of a mirrored table."""
 
     name: str
@@ -64,17 +64,17 @@ class Column:
     """True if the publisher declared the column as REQUIRED in the file that introduced it."""
 
 
-def known_columns(table: DeltaTable) -> list[Column]:
+def known_columns(table: DeltaTable) -> list[MirrorColumn]:
     """Return the columns of a Delta table."""
     fields = table.schema().fields
     types = pa.schema(table.schema().to_arrow())
     return [
-        Column(field.name, delta_type(types.field(field.name).type) or pa.null(), REQUIRED in field.metadata)
+        MirrorColumn(field.name, delta_type(types.field(field.name).type) or pa.null(), REQUIRED in field.metadata)
         for field in fields
     ]
 
 
-def grown(known: Sequence[Column], path: str, schema: pa.Schema) -> list[Column]:
+def grown(known: Sequence[MirrorColumn], path: str, schema: pa.Schema) -> list[MirrorColumn]:
     """Return the columns of a table after a file with this schema (without marker), new ones last.
 
     Names match without regard to letter case. A column of Arrow's null type has no type yet and counts as absent.
@@ -97,7 +97,7 @@ def grown(known: Sequence[Column], path: str, schema: pa.Schema) -> list[Column]
         if column_type is None:
             raise InvariantBroken(Code.MIRROR_TYPE_UNSUPPORTED, f"{path}: column {field.name} has type {field.type}")
         if before is None:
-            columns.append(Column(field.name, column_type, not field.nullable))
+            columns.append(MirrorColumn(field.name, column_type, not field.nullable))
         elif before.type != column_type:
             raise InvariantBroken(
                 Code.SCHEMA_MERGE_FAILURE,
@@ -121,7 +121,7 @@ def delta_type(found: pa.DataType) -> pa.DataType | None:
     return _CHANGED.get(found)
 
 
-def conform(rows: pa.Table, columns: Iterable[Column]) -> pa.Table:
+def conform(rows: pa.Table, columns: Iterable[MirrorColumn]) -> pa.Table:
     """Return rows with exactly these columns, in their order, NULL where the rows have none.
 
     Timestamps finer than a microsecond are cut, as Delta stores microseconds.
@@ -137,7 +137,7 @@ def conform(rows: pa.Table, columns: Iterable[Column]) -> pa.Table:
     return pa.table(arrays, schema=arrow_schema(columns))
 
 
-def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
+def arrow_schema(columns: Iterable[MirrorColumn]) -> pa.Schema:
     """Return the schema that deltalake writes: all nullable, required columns marked."""
     marked = {REQUIRED: "true"}
     return pa.schema(
@@ -274,7 +274,7 @@ def create_table(
 def commit_effect(
     table: DeltaTable,
     effect: Effect,
-    columns: Sequence[Column],
+    columns: Sequence[MirrorColumn],
     position: Position,
     facts: Mapping[str, str],
     row_group_rows: int = ROW_GROUP_ROWS,

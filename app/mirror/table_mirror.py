@@ -34,8 +34,8 @@ from app.landing.zone import LandingZone, PathKind
 from app.mirror.commit import (
     INSERT,
     UPSERT,
-    Column,
     Effect,
+    MirrorColumn,
     commit_effect,
     conform,
     create_table,
@@ -129,7 +129,7 @@ class LandedBatch:
     """The rows of files that follow each other without a gap."""
 
     last_file: int
-    columns: list[Column]
+    columns: list[MirrorColumn]
     """The table's columns after the last file."""
     rows: pa.Table
     """With these columns, in the order of the files and of their rows."""
@@ -149,7 +149,7 @@ def read_batch(
     zone: LandingZone,
     pending: Sequence[DataFile],
     metadata: TableMetadata,
-    known: Sequence[Column],
+    known: Sequence[MirrorColumn],
     *,
     max_bytes: int,
 ) -> LandedBatch:
@@ -180,8 +180,8 @@ def read_batch(
 
 
 def _read_one(
-    zone: LandingZone, file: DataFile, metadata: TableMetadata, known: list[Column]
-) -> tuple[pa.Table, pa.ChunkedArray, list[Column]]:
+    zone: LandingZone, file: DataFile, metadata: TableMetadata, known: list[MirrorColumn]
+) -> tuple[pa.Table, pa.ChunkedArray, list[MirrorColumn]]:
     """Return a file's rows, their markers, and the table's columns after the file."""
     landed = with_partition(read_rows(zone, file, metadata), file)
     columns = grown(known, file.path, landed.columns.schema)
@@ -231,7 +231,7 @@ class TableView:
         """The data files, by their places."""
         return self.order.files
 
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[MirrorColumn]:
         """Return the columns of the Delta table, none without one."""
         return [] if self.delta is None else known_columns(self.delta)
 

@@ -57,7 +57,7 @@ class UnfailingStream(io.RawIOBase):
         return len(line)
 
 
-Event: TypeAlias = MutableMapping[str, Any]
+LogEvent: TypeAlias = MutableMapping[str, Any]
 
 
 class _TextOver:
@@ -73,8 +73,8 @@ class _TextOver:
         self._stream.flush()
 
 
-def _showing(show: Callable[[Event], None] | None) -> structlog.types.Processor:
-    def pass_on(_: object, __: str, event: Event) -> Event:
+def _showing(show: Callable[[LogEvent], None] | None) -> structlog.types.Processor:
+    def pass_on(_: object, __: str, event: LogEvent) -> LogEvent:
         if show is not None and event.get("level") in {"warning", "error", "critical"}:
             show(event)
         return event
@@ -178,7 +178,7 @@ def configure_logging(
     settings: Settings,
     stream: io.RawIOBase | None = None,
     *,
-    show: Callable[[Event], None] | None = None,
+    show: Callable[[LogEvent], None] | None = None,
     is_command: bool = False,
 ) -> None:
     """Write one line per event to `stream` or standard error, as JSON or for the console.

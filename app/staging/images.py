@@ -123,7 +123,7 @@ class Backfill:
         return self.through_sequence
 
 
-Progress: TypeAlias = Callable[[Backfill], None]
+OnBackfillStep: TypeAlias = Callable[[Backfill], None]
 """Called with the backfill after each step."""
 
 
@@ -341,7 +341,7 @@ KEYS_PER_STEP: Final = 5_000
 """Row images that one transaction writes at most: about 50 ms, for which changes of the table wait."""
 
 
-class Block(NamedTuple):
+class BlockRows(NamedTuple):
     """A staged block with its rows."""
 
     first: BatchSequence
@@ -361,7 +361,7 @@ class _Step(NamedTuple):
     images: Sequence[bytes]
 
 
-def run_backfill(engine: Engine, table_id: TableId, worker_id: UUID, progress: Progress) -> None:
+def run_backfill(engine: Engine, table_id: TableId, worker_id: UUID, progress: OnBackfillStep) -> None:
     """Carry out the backfill that is due for a table, from its place to the end; do nothing without one.
 
     Nothing happens either if another worker has claimed the table since: the backfill is then that worker's. `progress`
@@ -395,7 +395,7 @@ def run_backfill(engine: Engine, table_id: TableId, worker_id: UUID, progress: P
         raise
 
 
-def next_block(connection: sa.Connection, table: Table, after: BatchSequence) -> Block | None:
+def next_block(connection: sa.Connection, table: Table, after: BatchSequence) -> BlockRows | None:
     """Return the block that has the batch behind a sequence; None if it is not staged.
 
     Raises RejectedInput `payloads_purged` if its payload is purged.
@@ -406,10 +406,12 @@ def next_block(connection: sa.Connection, table: Table, after: BatchSequence) ->
         return None
     if row.payload is None:
         raise purged(table, after)
-    return Block(row.first_sequence, row.last_sequence, row.schema_version, row.batch_rows, bytes(row.payload))
+    return BlockRows(row.first_sequence, row.last_sequence, row.schema_version, row.batch_rows, bytes(row.payload))
 
 
-def _replay_block(engine: Engine, table: Table, block: Block, backfill: Backfill, progress: Progress) -> Backfill:
+def _replay_block(
+    engine: Engine, table: Table, block: BlockRows, backfill: Backfill, progress: OnBackfillStep
+) -> Backfill:
     """Give images to the rows of a block, and return where the backfill is then. Call `progress` after each step.
 
     The place moves with the last one. A process that dies before it begins the block again, which changes nothing that
@@ -462,7 +464,7 @@ def _lock(connection: sa.Connection, table: Table) -> BatchSequence:
     return counters.last_sequence
 
 
-def _steps(engine: Engine, table: Table, block: Block) -> Iterator[_Step]:
+def _steps(engine: Engine, table: Table, block: BlockRows) -> Iterator[_Step]:
     """Yield the newest row of each key of a block, some keys at a time."""
     with translated_errors(), engine.begin() as connection:
         schema = schema_of_version(connection, table.table_id, table.generation, block.version)
@@ -483,7 +485,7 @@ def _steps(engine: Engine, table: Table, block: Block) -> Iterator[_Step]:
         yield _Step(deleted, kept, [sequences[newest[key]] for key in kept], images)
 
 
-def _write(connection: sa.Connection, table: Table, block: Block, step: _Step) -> None:
+def _write(connection: sa.Connection, table: Table, block: BlockRows, step: _Step) -> None:
     """Write the images of a step under the sequence lock, without undoing what newer batches wrote."""
     life = {"table_id": table.table_id, "generation": table.generation}
     if step.deleted:

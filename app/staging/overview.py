@@ -19,7 +19,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from app.domain.health.facts import TableSummary
-from app.domain.health.troubles import Kind, KnownAlert, Severity, Trouble
+from app.domain.health.troubles import KnownAlert, Severity, Trouble, TroubleKind
 from app.domain.loads import LoadSession
 from app.domain.model.table import Table
 from app.staging.connection.database import AdvisoryLock, try_lock_for_session, unlock_session
@@ -72,7 +72,7 @@ def known_alerts(connection: sa.Connection) -> Mapping[str, KnownAlert]:
     """Return the alerts that an earlier look found, by key."""
     found = [
         KnownAlert(
-            Trouble(Kind(row.kind), row.subject, Severity(row.severity), row.code, row.detail, row.remedy),
+            Trouble(TroubleKind(row.kind), row.subject, Severity(row.severity), row.code, row.detail, row.remedy),
             row.since,
             row.code_since,
             row.told_code,

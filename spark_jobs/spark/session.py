@@ -103,7 +103,7 @@ _HARMLESS: Final = re.compile(r"daemon failed to flush.*BrokenPipeError", re.DOT
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class JvmMessage:
     """One message of the JVM, with log4j's level and logger if it has them."""
 
     level: str
@@ -111,7 +111,7 @@ class Record:
     text: str
 
 
-def records(lines: Sequence[str]) -> Iterator[Record]:
+def records(lines: Sequence[str]) -> Iterator[JvmMessage]:
     """Group lines into records: a stack trace belongs to the line before it."""
     group: list[str] = []
     for line in lines:
@@ -124,14 +124,14 @@ def records(lines: Sequence[str]) -> Iterator[Record]:
         yield _record(group)
 
 
-def _record(lines: Sequence[str]) -> Record:
+def _record(lines: Sequence[str]) -> JvmMessage:
     head = _HEAD.match(lines[0])
     if head is None:
         text = "\n".join(lines).strip()
-        return Record(_level_of_plain(text), None, text[:_MAX_TEXT_CHARACTERS])
+        return JvmMessage(_level_of_plain(text), None, text[:_MAX_TEXT_CHARACTERS])
     level, logger, message = head.groups()
     text = "\n".join([message, *lines[1:]]).strip()
-    return Record(_LEVELS.get(level, "info"), logger, text[:_MAX_TEXT_CHARACTERS])
+    return JvmMessage(_LEVELS.get(level, "info"), logger, text[:_MAX_TEXT_CHARACTERS])
 
 
 def _level_of_plain(text: str) -> str:

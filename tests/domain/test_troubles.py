@@ -20,10 +20,10 @@ from app.domain.health.troubles import (
     OK,
     SOURCE_LAG_SECONDS,
     AlertPlan,
-    Kind,
     KnownAlert,
     Severity,
     Trouble,
+    TroubleKind,
     message_of,
     parts,
     plan_alerts,
@@ -202,9 +202,11 @@ def test_prometheus_says_after_how_many_tries_a_table_fails() -> None:
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 QUARANTINED = Trouble(
-    Kind.TABLE_QUARANTINED, "s.a", Severity.CRITICAL, "foreign_file", "A file is foreign.", "Move it."
+    TroubleKind.TABLE_QUARANTINED, "s.a", Severity.CRITICAL, "foreign_file", "A file is foreign.", "Move it."
 )
-LETTERS = Trouble(Kind.DEAD_LETTERS, "s.a", Severity.WARNING, "dead_letters_waiting", "They wait.", "Replay them.")
+LETTERS = Trouble(
+    TroubleKind.DEAD_LETTERS, "s.a", Severity.WARNING, "dead_letters_waiting", "They wait.", "Replay them."
+)
 
 
 class Memory:

@@ -13,7 +13,7 @@ from app.domain.model.table_schema import TableSchema
 from app.domain.rows.row_rules import RowRules
 from app.formats.debezium.connect_schema import check_keys, read_schema, row_fields, wanted_schema
 from app.formats.debezium.messages import RecordReader
-from app.formats.debezium.records import Record, decode_debezium, row_schema
+from app.formats.debezium.records import ChangeRecord, decode_debezium, row_schema
 from app.formats.debezium.values import DebeziumReading
 from app.ingest.columnar import Asked, ColumnarBody
 from app.ingest.readers import DebeziumJson
@@ -47,7 +47,7 @@ class DebeziumReader:
 
     def changes(self, body: bytes) -> Mapping[TableId, Sequence[Change]]:
         """Return what the exact path decodes, by table. Raises RejectedInput, also if a schema needs another table."""
-        records: dict[TableId, tuple[Table, list[Record]]] = {}
+        records: dict[TableId, tuple[Table, list[ChangeRecord]]] = {}
         for record in decode_debezium(body, _READING).records:
             table = self._by_source.get(record.source) if record.source else None
             if table is None:
@@ -63,7 +63,7 @@ class DebeziumReader:
         return found
 
 
-def _check(record: Record, table: Table) -> None:
+def _check(record: ChangeRecord, table: Table) -> None:
     """Do what `DebeziumTables` does before it reads a record. Raises RejectedInput."""
     keys = None if record.key is None else record.key.names
     check_keys(keys, table)

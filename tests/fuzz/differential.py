@@ -27,7 +27,7 @@ from app.domain.rows.landing_rows import LandingRows, landing_rows
 from app.domain.rows.row_image import ImageRows
 from app.domain.rows.row_rules import RowRules
 from app.formats.columnar import NotColumnar
-from app.ingest.columnar import Asked, ColumnarBody, Declined, OpenedBody, Outcome, read_together
+from app.ingest.columnar import Asked, ColumnarBody, Declined, OpenedBody, ReadOutcome, read_together
 from app.ingest.table_cache import TableCache
 from mirrorgate.errors import RejectedInput
 from tests.fuzz.bodies import random_bodies
@@ -204,7 +204,7 @@ def _is_decoded(request: Asked[ColumnarBody], cache: TableCache) -> bool:
     return True
 
 
-def _outcomes(reader: Reader, requests: Sequence[Asked[ColumnarBody]]) -> list[Outcome]:
+def _outcomes(reader: Reader, requests: Sequence[Asked[ColumnarBody]]) -> list[ReadOutcome]:
     if not requests:
         return []
     try:

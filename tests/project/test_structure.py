@@ -78,6 +78,19 @@ def module_constants(module: Path) -> Iterator[str]:
         yield from (target.id for target in targets if isinstance(target, ast.Name))
 
 
+def public_types(module: Path) -> Iterator[str]:
+    """Classes and type aliases of a module that others may import."""
+    for statement in ast.parse(module.read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.ClassDef):
+            name = statement.name
+        elif isinstance(statement, ast.AnnAssign) and ast.unparse(statement.annotation) == "TypeAlias":
+            name = ast.unparse(statement.target)
+        else:
+            continue
+        if not name.startswith("_"):
+            yield name
+
+
 def docstring_lines(package: Path) -> int:
     docstring = ast.get_docstring(ast.parse(package.read_text(encoding="utf-8"))) or ""
     return len(docstring.splitlines())
@@ -152,3 +165,12 @@ def test_every_package_says_what_is_in_it(root: str) -> None:
     packages = [path for path in modules_of(root) if path.name == "__init__.py"]
     short = [named(package) for package in packages if docstring_lines(package) < MIN_DOCSTRING_LINES]
     reject({f"{package}: say what is in the package, and how data passes" for package in short})
+
+
+def test_a_name_is_the_name_of_one_type_of_the_gateway() -> None:
+    """A reader who has met `Outcome` knows what it is wherever it comes next."""
+    places: dict[str, list[str]] = {}
+    for module in [*modules_of("app"), *modules_of("spark_jobs")]:
+        for name in public_types(module):
+            places.setdefault(name, []).append(named(module))
+    reject({f"{name}: {', '.join(modules)}" for name, modules in places.items() if len(modules) > 1})

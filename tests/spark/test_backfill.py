@@ -9,7 +9,7 @@ from app.domain.model.table_options import RowImages, TableOptions
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.images import BackfillState, find_backfill, request_backfill
 from app.staging.tables.operations import set_publishing
-from spark_jobs.background import Stopped
+from spark_jobs.background import DrainStopped
 from spark_jobs.drain_loop import DrainLoop
 from tests.spark.conftest import NewWorker, drain, end_lease
 from tests.support.gateway_parts import current, dropping, registered, stage, typed
@@ -92,7 +92,7 @@ def test_a_drain_that_stops_leaves_it_to_the_next(engine: sa.Engine, new_worker:
     stopped = new_worker()
     stopped.stop()
     stopped.prepare(table.table_id)
-    with pytest.raises(Stopped):
+    with pytest.raises(DrainStopped):
         stopped.backfills.run(table.table_id)
     stopped.backfills.start(table.table_id)
     assert not stopped.wait()

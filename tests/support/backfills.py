@@ -6,7 +6,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from app.domain.model.table import Generation, Table
-from app.staging.images import Backfill, Progress, find_backfill, request_backfill, run_backfill, stop_backfill
+from app.staging.images import Backfill, OnBackfillStep, find_backfill, request_backfill, run_backfill, stop_backfill
 from tests.support.gateway_parts import current
 from tests.support.postgres.ledger import claimed, owned_now, plan, publish
 from tests.support.postgres.retention import purge
@@ -31,12 +31,12 @@ def cancel(engine: sa.Engine, name: str) -> None:
         stop_backfill(connection, current(engine, name).name, _ONE, "operator")
 
 
-def carry_out(engine: sa.Engine, name: str, progress: Progress = lambda _: None) -> None:
+def carry_out(engine: sa.Engine, name: str, progress: OnBackfillStep = lambda _: None) -> None:
     """Let a drain that has just claimed the table carry out its backfill."""
     run_backfill(engine, claimed(engine, name, DRAIN), DRAIN, progress)
 
 
-def backfilled(engine: sa.Engine, name: str, progress: Progress = lambda _: None) -> Table:
+def backfilled(engine: sa.Engine, name: str, progress: OnBackfillStep = lambda _: None) -> Table:
     """Ask for a backfill, carry it out, and return the table."""
     ask(engine, name)
     carry_out(engine, name, progress)
@@ -59,7 +59,7 @@ def purge_payloads(engine: sa.Engine, name: str) -> None:
     purge(engine)
 
 
-def dies_after(steps: int, seen: list[Backfill] | None = None) -> Progress:
+def dies_after(steps: int, seen: list[Backfill] | None = None) -> OnBackfillStep:
     """Return what lets the drain die when that many steps are done."""
     calls: list[Backfill] = [] if seen is None else seen
 

@@ -9,7 +9,7 @@ from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_rules import RowRules
 from app.formats.debezium.connect_schema import check_keys, renamed_columns, row_fields, wanted_schema
 from app.formats.debezium.messages import RecordReader
-from app.formats.debezium.records import DebeziumRecords, Record, decode_debezium
+from app.formats.debezium.records import ChangeRecord, DebeziumRecords, decode_debezium
 from app.formats.debezium.values import DebeziumReading, DecimalForm, Tombstones
 from app.ingest.request_typing import needed_schema
 from mirrorgate.errors import RejectedInput
@@ -40,7 +40,7 @@ def debezium(body: bytes) -> None:
                 continue
 
 
-def _register_and_land(decoded: DebeziumRecords, record: Record, reading: DebeziumReading) -> None:
+def _register_and_land(decoded: DebeziumRecords, record: ChangeRecord, reading: DebeziumReading) -> None:
     """Register the table of one record, and land all records there. Raises RejectedInput."""
     if record.row is None:
         return

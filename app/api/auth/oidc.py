@@ -317,7 +317,7 @@ _WRONG_TOKEN: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class ClientRegistration:
     """The gateway's registration at the issuer."""
 
     issuer: str
@@ -330,7 +330,7 @@ class Registration:
 class CodeFlow:
     """Sign-in of people for one registration. Thread-safe."""
 
-    def __init__(self, registration: Registration, tokens: TokenVerifier, granted: Collection[Grant]) -> None:
+    def __init__(self, registration: ClientRegistration, tokens: TokenVerifier, granted: Collection[Grant]) -> None:
         """Prepare; `granted` is what roles grant by the present settings."""
         self._registration = registration
         self._tokens = tokens
@@ -500,7 +500,7 @@ def code_flow(settings: Settings, tokens: TokenVerifier | None) -> CodeFlow | No
         return None
     secret = settings.oidc_client_secret
     given = None if secret is None else secret.get_secret_value()
-    return CodeFlow(Registration(issuer, client_id, given, redirect_url), tokens, _granted_by(settings).values())
+    return CodeFlow(ClientRegistration(issuer, client_id, given, redirect_url), tokens, _granted_by(settings).values())
 
 
 def _granted_by(settings: Settings) -> dict[str, Grant]:

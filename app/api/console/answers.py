@@ -235,7 +235,7 @@ _TYPE: Final = "application/x-www-form-urlencoded"
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class FormFields:
     """The fields of a form; of a field that is sent twice, the last one counts."""
 
     fields: Mapping[str, str]
@@ -262,7 +262,7 @@ class Form:
         return int(text)
 
 
-async def _console_form(request: Request, user: ConsoleUser) -> Form:
+async def _console_form(request: Request, user: ConsoleUser) -> FormFields:
     """Return the fields of a form of this session. Raises RejectedInput `forbidden` if it lacks the session's token."""
     check_origin(request)
     form = await read_form(request)
@@ -275,11 +275,11 @@ async def _console_form(request: Request, user: ConsoleUser) -> Form:
     return form
 
 
-ConsoleForm = Annotated[Form, Depends(_console_form)]
+ConsoleForm = Annotated[FormFields, Depends(_console_form)]
 """A route's parameter of this type holds the fields of a POST of the signed-in user."""
 
 
-async def read_form(request: Request) -> Form:
+async def read_form(request: Request) -> FormFields:
     """Return the fields of the body, for any session or none. Raises RejectedInput for a body that is not a form."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _TYPE:
         raise RejectedInput(Code.UNSUPPORTED_MEDIA_TYPE, "the body is not a form", remedy="Use the form of the page.")
@@ -292,7 +292,7 @@ async def read_form(request: Request) -> Form:
         )
     except ValueError:
         raise RejectedInput(Code.BAD_REQUEST, "the form cannot be read", remedy="Use the form of the page.") from None
-    return Form({name: value.replace("\r\n", "\n") for name, value in pairs if "\0" not in name + value})
+    return FormFields({name: value.replace("\r\n", "\n") for name, value in pairs if "\0" not in name + value})
 
 
 def check_origin(request: Request) -> None:

@@ -17,12 +17,12 @@ from app.api.schemas.access import (
     CreateKey,
     KeyModel,
     KeysModel,
-    Outcome,
     RotatedKeyModel,
     RotateKey,
     UpdateKey,
 )
 from app.api.schemas.common import AfterId, AwareMoment, PageLimit
+from app.domain.access.rejections import AuditOutcome
 from app.domain.model.names import TableName
 from app.staging.access.api_keys import StoredKey, list_keys
 from app.staging.access.audit_events import AuditEvent, AuditFilter, list_audit
@@ -140,7 +140,7 @@ def get_audit(
     ] = None,
     table: Annotated[str | None, Query(description="Only events about tables of this name.")] = None,
     outcome: Annotated[
-        Outcome | None, Query(description="Only operations that were `done`, or only `rejected` calls.")
+        AuditOutcome | None, Query(description="Only operations that were `done`, or only `rejected` calls.")
     ] = None,
 ) -> AuditModel:
     """Return the events, oldest first.
@@ -152,7 +152,7 @@ def get_audit(
         until=until,
         subject=subject,
         table=None if table is None else TableName.parse(table),
-        rejected=None if outcome is None else outcome is Outcome.REJECTED,
+        rejected=None if outcome is None else outcome is AuditOutcome.REJECTED,
     )
     with translated_errors(), gateway.engine.begin() as connection:
         found = list_audit(connection, wanted, after=after, limit=limit)
@@ -166,5 +166,5 @@ def _event_model(event: AuditEvent, names: Mapping[str, str]) -> AuditEventModel
         event,
         id=event.event_id,
         subject_name=names.get(event.subject or ""),
-        outcome=Outcome.DONE if event.code is None else Outcome.REJECTED,
+        outcome=AuditOutcome.DONE if event.code is None else AuditOutcome.REJECTED,
     )

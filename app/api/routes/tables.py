@@ -39,7 +39,7 @@ from app.domain.access.rights import Principal, check_row_rules
 from app.domain.arrow import SchemaEvent, described_schemas, schema_to_flatbuffer
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import BatchSequence, FileNumber, Generation, Table
-from app.domain.publication import Block
+from app.domain.publication import ChainBlock
 from app.staging.access.mask_secrets import record_secret
 from app.staging.batches.staged_blocks import find_batch
 from app.staging.connection.database import read_snapshot, translated_errors
@@ -277,11 +277,11 @@ def get_table_chain(
     return ChainModel(table=str(found.name), generation=found.generation, blocks=blocks, next_start=next_start)
 
 
-def _sets_schema(block: Block) -> bool:
+def _sets_schema(block: ChainBlock) -> bool:
     return bool(block.event["kind"] == "SetDataSchema")
 
 
-def _flatbuffer(block: Block) -> bytes:
+def _flatbuffer(block: ChainBlock) -> bytes:
     return b64decode(block.event["schema"])
 
 

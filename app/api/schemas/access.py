@@ -1,20 +1,13 @@
 """API keys, with their rights and limits, and the audit of who did what."""
 
 from datetime import datetime
-from enum import StrEnum
 from typing import Annotated, Any, Final
 
 from pydantic import ConfigDict, Field
 
 from app.api.schemas.common import WHOLE_NUMBER, Model, Moment
+from app.domain.access.rejections import AuditOutcome
 from app.domain.access.rights import Right
-
-
-class Outcome(StrEnum):
-    """The outcome of an audited operation or call."""
-
-    DONE = "done"
-    REJECTED = "rejected"
 
 
 class AuditEventModel(Model):
@@ -49,7 +42,7 @@ class AuditEventModel(Model):
     generation: int | None
     """The generation of the table; null if the call concerned none."""
 
-    outcome: Outcome
+    outcome: AuditOutcome
     """Outcome of the operation: done or rejected."""
 
     status: int | None

@@ -14,7 +14,7 @@ from app.api.schemas.common import Model, Seconds, TableAnswer
 from app.api.schemas.operations import RebuildModel
 from app.domain.fabric import remedy_for
 from app.domain.health.facts import HealthFacts
-from app.domain.health.troubles import Kind, Severity, database_troubles, troubles
+from app.domain.health.troubles import Severity, TroubleKind, database_troubles, troubles
 from app.domain.loads import LoadSession, LoadState
 from app.domain.mirror_report import MirrorState
 from app.domain.model.landing_file import file_name
@@ -305,7 +305,7 @@ class FailingModel(Model):
 class TroubleModel(Model):
     """A problem of a table, as the console, the alerts of the webhook and `mirrorgate status` show it."""
 
-    kind: Kind
+    kind: TroubleKind
     """The kind of trouble."""
 
     severity: Severity = Field(description="`critical`: data has stopped or will soon. `warning`: in working hours.")

@@ -32,7 +32,7 @@ from mirrorgate.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
 from mirrorgate.text import amount
 
 if TYPE_CHECKING:
-    from app.mirror.inspection.difference import Change, Difference
+    from app.mirror.inspection.difference import ChangedRow, VersionDifference
 
 _ESCAPES: Final = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160))} | {
     9: "\\t",
@@ -160,7 +160,7 @@ def diff(
             _print_difference(found, _MAX_CHANGES if limit is None else limit or None, show_values=show_values)
 
 
-def _print_difference(found: "Difference", limit: int | None, *, show_values: bool) -> None:
+def _print_difference(found: "VersionDifference", limit: int | None, *, show_values: bool) -> None:
     shown = 0
     for change in found.changes(limit):
         shown += 1
@@ -175,7 +175,7 @@ def _print_difference(found: "Difference", limit: int | None, *, show_values: bo
         say(f"{amount(total - shown, 'more change')}; list them with --limit 0 or --json")
 
 
-def _print_values(change: "Change") -> None:
+def _print_values(change: "ChangedRow") -> None:
     for name in change.after or change.before:
         sides = [readable(side[name]) for side in (change.before, change.after) if name in side]
         say(f"    {name}: {' -> '.join(sides)}")

@@ -1,9 +1,9 @@
 """Commands that compare or export a table: `tables check`, `tables verify` and `export-rows`.
 
-`check` compares a table with its source, by checksums first, then row by row where they differ. `Comparison` compares
-all buckets first, then the rows of those that differ, in several rounds. The rows of differing buckets are compared a
-group at a time, because a request has at most MAX_ROWS of them and MAX_BODY_BYTES. The gateway reads its whole table
-for each, so a round has at most MAX_GROUPS; what is beyond it is reported as not compared.
+`check` compares a table with its source, by checksums first, then row by row where they differ. `TableComparison`
+compares all buckets first, then the rows of those that differ, in several rounds. The rows of differing buckets are
+compared a group at a time, because a request has at most MAX_ROWS of them and MAX_BODY_BYTES. The gateway reads its
+whole table for each, so a round has at most MAX_GROUPS; what is beyond it is reported as not compared.
 
 `verify` compares a landing zone, and `export_rows` writes rows as Parquet.
 """
@@ -124,7 +124,7 @@ def check(
         quiet = as_json or not sys.stderr.isatty()
         with open_source(source) as database, nullcontext() if quiet else ERRORS.status("comparing …"):
             wanted = Check(path, against, queries_in(database.dialect), digits, rounds, pause)
-            found = Comparison(client, database, wanted).run()
+            found = TableComparison(client, database, wanted).run()
     if as_json:
         print_json(found)
     else:
@@ -215,7 +215,7 @@ class _Round(NamedTuple):
         return self.total == sum(map(len, self.keys.values()))
 
 
-class Comparison:
+class TableComparison:
     """Comparison of one table."""
 
     def __init__(self, client: "GatewayClient", source: "SourceDatabase", wanted: Check) -> None:

@@ -39,7 +39,7 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rejection:
+class RegistrationConflict:
     """A difference that a registration cannot resolve."""
 
     detail: str
@@ -56,7 +56,7 @@ class TablePlan:
     generation: int | None = None
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
-    rejections: tuple[Rejection, ...] = ()
+    rejections: tuple[RegistrationConflict, ...] = ()
     notes: tuple[str, ...] = ()
     request: Mapping[str, Any] | None = None
 
@@ -147,13 +147,17 @@ def _planned(client: GatewayClient, table: DeclaredTable, present: dict[str, Any
     )
 
 
-def _rejections(table: DeclaredTable, error: RejectedByGateway, recreate: str | None) -> tuple[Rejection, ...]:
+def _rejections(
+    table: DeclaredTable, error: RejectedByGateway, recreate: str | None
+) -> tuple[RegistrationConflict, ...]:
     """Return the differences that only another table resolves. Raises BadFile for a declaration that no table can have.
 
     Which of the two a code is about depends on whether the table exists.
     """
     if recreate is not None and error.code in _NEEDS_ANOTHER_TABLE:
-        return tuple(Rejection(problem["detail"], recreate) for problem in error.errors or [{"detail": error.detail}])
+        return tuple(
+            RegistrationConflict(problem["detail"], recreate) for problem in error.errors or [{"detail": error.detail}]
+        )
     wrong = []
     for problem in error.errors:
         if "pointer" in problem:
@@ -163,7 +167,7 @@ def _rejections(table: DeclaredTable, error: RejectedByGateway, recreate: str | 
     if wrong:
         raise BadFile(wrong)
     details = [problem["detail"] for problem in error.errors] or [error.detail]
-    return tuple(Rejection(detail, error.remedy) for detail in details)
+    return tuple(RegistrationConflict(detail, error.remedy) for detail in details)
 
 
 def _columns(client: GatewayClient, table: str, names: list[str]) -> list[dict[str, Any]]:
@@ -172,11 +176,13 @@ def _columns(client: GatewayClient, table: str, names: list[str]) -> list[dict[s
     return [column for column in columns if column["name"] in names]
 
 
-def _undeclared(column: Mapping[str, Any], recreate: str) -> Rejection:
+def _undeclared(column: Mapping[str, Any], recreate: str) -> RegistrationConflict:
     keep = "Add it to the file, as `mirrorgate tables export` prints it"
     if column["nullable"]:
         keep += ", or to the option `exclude`: it then remains in the files with NULL values"
-    return Rejection(f"{_format_column(column)} is in the table but not in the file", f"{keep}. Or: {recreate}")
+    return RegistrationConflict(
+        f"{_format_column(column)} is in the table but not in the file", f"{keep}. Or: {recreate}"
+    )
 
 
 def _recreate(present: dict[str, Any], file: str) -> str:

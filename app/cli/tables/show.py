@@ -11,7 +11,7 @@ from mirrorgate.cli.options import AsJson, Connection, TableName, with_connectio
 from mirrorgate.parameters import table_path
 
 if TYPE_CHECKING:
-    from app.domain.publication import Block
+    from app.domain.publication import ChainBlock
 
 
 @with_connection
@@ -198,8 +198,8 @@ def _print_schema(block: dict[str, Any]) -> None:
     grid.print()
 
 
-def _block(written: dict[str, Any]) -> "Block":
-    from app.domain.publication import Block
+def _block(written: dict[str, Any]) -> "ChainBlock":
+    from app.domain.publication import ChainBlock
 
     time = datetime.fromisoformat(written["system_time"])
-    return Block(written["sequence_number"], written["previous_hash"], time, written["event"])
+    return ChainBlock(written["sequence_number"], written["previous_hash"], time, written["event"])

@@ -7,6 +7,7 @@ limit are counted together.
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import StrEnum
 from typing import Final
 
 MAX_TABLES: Final = 20
@@ -16,6 +17,13 @@ MAX_REJECTIONS: Final = 1_000
 """Rejections that are counted separately in a minute."""
 
 ANY_ACTION: Final = "*"
+
+
+class AuditOutcome(StrEnum):
+    """The outcome of an audited operation or call."""
+
+    DONE = "done"
+    REJECTED = "rejected"
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ class Severity(StrEnum):
     WARNING = "warning"
 
 
-class Kind(StrEnum):
+class TroubleKind(StrEnum):
     """The kind of a trouble, in the order in which troubles of one severity are shown."""
 
     PART = "part"
@@ -73,7 +73,7 @@ class Kind(StrEnum):
 class Trouble:
     """A problem of one subject now. `detail` has no row value."""
 
-    kind: Kind
+    kind: TroubleKind
     subject: str
     """The name of the table, of the part as in `/statusz`, or of the check."""
     severity: Severity
@@ -92,17 +92,17 @@ class Trouble:
 _CRITICAL: Final = Severity.CRITICAL
 _WARNING: Final = Severity.WARNING
 
-_RULES: Final[Mapping[Kind, tuple[Severity, str]]] = {
-    Kind.TABLE_QUARANTINED: (_CRITICAL, "Nothing is published until you release it"),
-    Kind.TABLE_FAILING: (_CRITICAL, "Publication fails"),
-    Kind.NOT_STAGED: (_CRITICAL, "Accepted rows are missing"),
-    Kind.BACKLOG: (_WARNING, "The backlog is nearly full"),
-    Kind.FABRIC_TABLE: (_CRITICAL, "Fabric cannot mirror the table"),
-    Kind.MIRROR: (_WARNING, "The Delta mirror waits"),
-    Kind.CHANGES_MISSING: (_CRITICAL, "Changes of the source are missing"),
-    Kind.SOURCE_LAG: (_WARNING, "Changes arrive late"),
-    Kind.DEAD_LETTERS: (_WARNING, "Rejected messages wait"),
-    Kind.TABLE_PAUSED: (_WARNING, "The table is paused"),
+_RULES: Final[Mapping[TroubleKind, tuple[Severity, str]]] = {
+    TroubleKind.TABLE_QUARANTINED: (_CRITICAL, "Nothing is published until you release it"),
+    TroubleKind.TABLE_FAILING: (_CRITICAL, "Publication fails"),
+    TroubleKind.NOT_STAGED: (_CRITICAL, "Accepted rows are missing"),
+    TroubleKind.BACKLOG: (_WARNING, "The backlog is nearly full"),
+    TroubleKind.FABRIC_TABLE: (_CRITICAL, "Fabric cannot mirror the table"),
+    TroubleKind.MIRROR: (_WARNING, "The Delta mirror waits"),
+    TroubleKind.CHANGES_MISSING: (_CRITICAL, "Changes of the source are missing"),
+    TroubleKind.SOURCE_LAG: (_WARNING, "Changes arrive late"),
+    TroubleKind.DEAD_LETTERS: (_WARNING, "Rejected messages wait"),
+    TroubleKind.TABLE_PAUSED: (_WARNING, "The table is paused"),
 }
 """Severity of each trouble of a table, and its title."""
 
@@ -182,7 +182,7 @@ def troubles(facts: HealthFacts) -> tuple[Trouble, ...]:
         waited = f" The oldest batch has waited for {table.oldest_seconds:,.0f} s." if table.pending_rows else ""
         found += _of_table(table)
         found += _of_backlog(table.name, facts.shares.get(table.life, 0.0), "The table has used", waited)
-    order = {kind: number for number, kind in enumerate(Kind)}
+    order = {kind: number for number, kind in enumerate(TroubleKind)}
     return tuple(sorted(found, key=lambda trouble: (trouble.severity, order[trouble.kind])))
 
 
@@ -197,7 +197,7 @@ def database_troubles(fabric: FabricFacts | None) -> Iterator[Trouble]:
     if found is not None:
         title = _FABRIC_TITLES.get(found.code, "The state of the database in Fabric is unknown")
         severity = _CRITICAL if found.is_critical else _WARNING
-        yield Trouble(Kind.PART, "fabric", severity, found.code, _sentence(found.detail), found.remedy, title)
+        yield Trouble(TroubleKind.PART, "fabric", severity, found.code, _sentence(found.detail), found.remedy, title)
 
 
 def code_in(reason: str | None) -> Code | None:
@@ -239,14 +239,14 @@ def _of_parts(states: Mapping[str, str]) -> Iterator[Trouble]:
 
 def _of_part(name: str, detail: str) -> Trouble:
     severity, title, remedy, code = _PARTS[name]
-    return Trouble(Kind.PART, name, severity, code, detail, remedy, title)
+    return Trouble(TroubleKind.PART, name, severity, code, detail, remedy, title)
 
 
 def _of_findings(facts: HealthFacts) -> Iterator[Trouble]:
     for finding in facts.findings:
         if finding.outcome is not Outcome.OK:
             yield Trouble(
-                Kind.FINDING,
+                TroubleKind.FINDING,
                 finding.check.replace("_", " "),
                 _CRITICAL,
                 finding.check,
@@ -260,11 +260,11 @@ def _of_backlog(subject: str, share: float, who_has: str, waited: str = "") -> I
     """Yield that a backlog is near its limit or full: one trouble with two codes, because it fills and empties."""
     if share >= 1:
         detail = f"The backlog is full, so its changes are rejected with 429 `backlog_full`.{waited}"
-        near = _trouble(Kind.BACKLOG, subject, "backlog_full", detail, _BACKLOG_REMEDY)
+        near = _trouble(TroubleKind.BACKLOG, subject, "backlog_full", detail, _BACKLOG_REMEDY)
         yield replace(near, severity=_CRITICAL, title="The backlog is full")
     elif share >= NEAR_LIMIT:
         detail = f"{who_has} {100 * share:.0f}\N{NO-BREAK SPACE}% of the backlog limit.{waited}"
-        yield _trouble(Kind.BACKLOG, subject, "backlog_near_limit", detail, _BACKLOG_REMEDY)
+        yield _trouble(TroubleKind.BACKLOG, subject, "backlog_near_limit", detail, _BACKLOG_REMEDY)
 
 
 def _of_table(table: TableSummary) -> Iterator[Trouble]:
@@ -274,50 +274,52 @@ def _of_table(table: TableSummary) -> Iterator[Trouble]:
         why = code.remedy if code else "Find out why, then release the table with its generation."
         command = f"mirrorgate tables release {quote(name)} --generation {table.generation} --reason …"
         detail, remedy = table.state_reason or "The table was stopped.", f"{why} `{command}` releases it."
-        yield _trouble(Kind.TABLE_QUARANTINED, name, code or "quarantined", detail, remedy, table.quarantined_at)
+        yield _trouble(TroubleKind.TABLE_QUARANTINED, name, code or "quarantined", detail, remedy, table.quarantined_at)
     if table.failure_code is not None:
         detail = f"{table.failure_code}: {table.failure_detail} ({table.failure_tries:,} tries in a row)"
         remedy, since = table.failure_remedy or "", table.failing_since
-        yield _trouble(Kind.TABLE_FAILING, name, table.failure_code, detail, remedy, since)
+        yield _trouble(TroubleKind.TABLE_FAILING, name, table.failure_code, detail, remedy, since)
     if table.staged_rows is not None and table.staged_rows != table.accepted_rows:
         detail = f"{table.staged_rows:,} of {table.accepted_rows:,} accepted rows are staged."
         remedy = with_addresses(
             "Run `mirrorgate doctor`; if Postgres was restored from a backup, see docs/operate/backup.md."
         )
-        yield _trouble(Kind.NOT_STAGED, name, "rows_not_staged", detail, remedy)
+        yield _trouble(TroubleKind.NOT_STAGED, name, "rows_not_staged", detail, remedy)
     if table.fabric_error is not None:
         remedy = remedy_for(table.fabric_whose or "unknown")
-        yield _trouble(Kind.FABRIC_TABLE, name, "fabric_error", table.fabric_error, remedy)
+        yield _trouble(TroubleKind.FABRIC_TABLE, name, "fabric_error", table.fabric_error, remedy)
     if table.mirror_code is not None:
         detail = f"{table.mirror_state} at file {table.mirror_file:,}: {table.mirror_code}: {table.mirror_detail}"
-        yield _trouble(Kind.MIRROR, name, table.mirror_code, detail, table.mirror_remedy)
+        yield _trouble(TroubleKind.MIRROR, name, table.mirror_code, detail, table.mirror_remedy)
     if table.missing_changes:
         detail = f"Arcion counted {table.missing_changes:,} more operations of the table than the gateway received."
         remedy = with_addresses(
             "Load the table again, completely or as a new generation. If the counts are not those of the table alone, "
             "set its option operation_counts=ignore."
         )
-        yield _trouble(Kind.CHANGES_MISSING, name, "changes_missing", detail, remedy)
+        yield _trouble(TroubleKind.CHANGES_MISSING, name, "changes_missing", detail, remedy)
     if table.source_lag_seconds is not None and table.source_lag_seconds > SOURCE_LAG_SECONDS:
         detail = f"The last change was accepted {table.source_lag_seconds:,.0f} s after its commit in the source."
         remedy = (
             "Find out whether the tool reads the log late or cannot send: `mirrorgate status --json` has both parts of "
             "the lag if the tool gives them."
         )
-        yield _trouble(Kind.SOURCE_LAG, name, "source_lag_high", detail, remedy)
+        yield _trouble(TroubleKind.SOURCE_LAG, name, "source_lag_high", detail, remedy)
     if table.waiting_letters:
         waiting = "1 rejected message waits" if table.waiting_letters == 1 else None
         detail = f"{waiting or f'{table.waiting_letters:,} rejected messages wait'} for a decision."
         command = f"mirrorgate dead-letters list {quote(name)}"
         remedy = f"Read why they were rejected (`{command}`), then correct and replay them, or discard them."
-        yield _trouble(Kind.DEAD_LETTERS, name, "dead_letters_waiting", detail, remedy, table.oldest_letter_at)
+        yield _trouble(TroubleKind.DEAD_LETTERS, name, "dead_letters_waiting", detail, remedy, table.oldest_letter_at)
     if table.state == TableState.PAUSED:
         detail = f"{table.pending_rows:,} rows wait. An operator paused the table."
         remedy = "Resume it when the reason is gone; changes are accepted until the backlog is full."
-        yield _trouble(Kind.TABLE_PAUSED, name, "paused", detail, remedy)
+        yield _trouble(TroubleKind.TABLE_PAUSED, name, "paused", detail, remedy)
 
 
-def _trouble(kind: Kind, subject: str, code: str, detail: str, remedy: str, since: datetime | None = None) -> Trouble:
+def _trouble(
+    kind: TroubleKind, subject: str, code: str, detail: str, remedy: str, since: datetime | None = None
+) -> Trouble:
     severity, title = _RULES[kind]
     return Trouble(kind, subject, severity, code, detail, remedy, title, since)
 
@@ -388,14 +390,14 @@ MAX_TOLD: Final = 100
 
 TOLD: Final = frozenset(
     {
-        Kind.PART,
-        Kind.TABLE_QUARANTINED,
-        Kind.TABLE_FAILING,
-        Kind.FABRIC_TABLE,
-        Kind.CHANGES_MISSING,
-        Kind.SOURCE_LAG,
-        Kind.DEAD_LETTERS,
-        Kind.BACKLOG,
+        TroubleKind.PART,
+        TroubleKind.TABLE_QUARANTINED,
+        TroubleKind.TABLE_FAILING,
+        TroubleKind.FABRIC_TABLE,
+        TroubleKind.CHANGES_MISSING,
+        TroubleKind.SOURCE_LAG,
+        TroubleKind.DEAD_LETTERS,
+        TroubleKind.BACKLOG,
     }
 )
 """Troubles that the webhook is told; not a pause, which an operator has ordered."""

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from mirrorgate.errors import Code, RejectedInput
 
-Answer: TypeAlias = Mapping[str, Any]
+StoredAnswer: TypeAlias = Mapping[str, Any]
 """The stored answer: `receipts`, `ignored`, `duplicates`, and `dead_letters` unless an early release stored it."""
 
 
@@ -41,10 +41,10 @@ class StoredReceipt:
     """The stored answer of a request, with its fingerprint."""
 
     fingerprint: bytes
-    answer: Answer
+    answer: StoredAnswer
 
 
-def replayed(identity: RequestIdentity, stored: StoredReceipt | None) -> Answer | None:
+def replayed(identity: RequestIdentity, stored: StoredReceipt | None) -> StoredAnswer | None:
     """Return the answer to repeat, None if nothing is stored.
 
     Raises RejectedInput `idempotency_key_reused` or `producer_sequence_reused` for another request.

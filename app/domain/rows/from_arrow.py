@@ -33,7 +33,7 @@ from app.domain.rows.landing_rows import LACKING, LandingRows, rejection
 from app.domain.rows.nested_values import MAX_NESTED_BYTES, json_texts, nested_bytes, written_bytes
 from app.domain.rows.row_facts import needed_facts, operation_column, with_operations
 from app.domain.rows.row_image import ImageRows, IncompleteRow, encode_image, encode_images, row_keys
-from app.domain.rows.row_layout import LayoutProblem, RowLayout, layout_of
+from app.domain.rows.row_layout import LandingProblem, RowLayout, layout_of
 from app.domain.rows.row_rules import RowMarker, RowRules, Shape, Values
 from mirrorgate.errors import Code, Problem, RejectedInput
 from mirrorgate.errors.exceptions import pointer_to
@@ -306,7 +306,7 @@ def _check_columns(problems: Sequence[Problem]) -> None:
         raise rejection(problems, remedy=TAKE_TABLE_TYPE) if wrong.code is Code.SCHEMA_MISMATCH else wrong
 
 
-def _problems(problem: LayoutProblem, row: int) -> Sequence[Problem]:
+def _problems(problem: LandingProblem, row: int) -> Sequence[Problem]:
     if not problem.columns:
         return [Problem(problem.code, problem.detail, row, _AT)]
     return [Problem(problem.code, problem.detail, row, pointer_to(_AT, name), name) for name in problem.columns]

@@ -36,7 +36,7 @@ Fill: TypeAlias = Callable[[Values | None, Values | None], Values]
 """Takes the values of a row from those of the two images."""
 
 
-class LayoutProblem(NamedTuple):
+class LandingProblem(NamedTuple):
     """A reason that a change cannot land: one problem for the image, or one for each of the columns."""
 
     code: Code
@@ -65,7 +65,7 @@ class ChangeOutcome(NamedTuple):
     """The outcome of a change: its rows, and the problems for which it cannot land."""
 
     rows: Sequence[RowLayout] = ()
-    problems: Sequence[LayoutProblem] = ()
+    problems: Sequence[LandingProblem] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -223,7 +223,7 @@ class _Planner:
             return self._sourced
         return self._shape.source_columns - self._excluded
 
-    def _incomplete(self) -> list[LayoutProblem]:
+    def _incomplete(self) -> list[LandingProblem]:
         """Return the problems of a new row that lacks columns which nothing else gives: keys, then others.
 
         A missing column is NULL if the source did not have it then, or in an insert if the column allows NULL.
@@ -239,10 +239,10 @@ class _Planner:
         keys = [name for name in names if name in self._schema.key_set]
         others = [] if self._is_fillable else [name for name in names if name not in self._schema.key_set]
         problems = (
-            [LayoutProblem(Code.MISSING_KEY, f"{_NO_KEY}{_twins(keys, self._after)}", "after", keys)] if keys else []
+            [LandingProblem(Code.MISSING_KEY, f"{_NO_KEY}{_twins(keys, self._after)}", "after", keys)] if keys else []
         )
         if others:
-            problems.append(LayoutProblem(code, f"{detail}{_twins(others, self._after)}", "after", others))
+            problems.append(LandingProblem(code, f"{detail}{_twins(others, self._after)}", "after", others))
         return problems
 
     def _required(self, missing: Sequence[Column]) -> list[str]:
@@ -294,21 +294,21 @@ class _Planner:
             names = self._sourced - self._shape.source_columns - self._after
         return tuple(at for at, name in enumerate(self._schema.names) if name in names)
 
-    def _unknown_columns(self, unknown: Collection[str]) -> list[LayoutProblem]:
+    def _unknown_columns(self, unknown: Collection[str]) -> list[LandingProblem]:
         reserved = sorted(name for name in unknown if name.casefold() == ROW_MARKER.casefold())
         others = sorted(name for name in unknown if name not in reserved)
         problems = []
         if reserved:
             detail = "the name is reserved for the row marker"
-            problems.append(LayoutProblem(Code.RESERVED_NAME, detail, "after", reserved))
+            problems.append(LandingProblem(Code.RESERVED_NAME, detail, "after", reserved))
         if others:
             detail = f"the column is not in the table{_twins(others, self._schema.names)}"
-            problems.append(LayoutProblem(Code.UNKNOWN_COLUMN, detail, "after", others))
+            problems.append(LandingProblem(Code.UNKNOWN_COLUMN, detail, "after", others))
         return problems
 
 
 def _rejected(code: Code, detail: str, image: Side | None = None, columns: Sequence[str] = ()) -> ChangeOutcome:
-    return ChangeOutcome((), (LayoutProblem(code, detail, image, columns),))
+    return ChangeOutcome((), (LandingProblem(code, detail, image, columns),))
 
 
 def _twins(names: Collection[str], given: Collection[str]) -> str:
@@ -472,7 +472,7 @@ class RowBuilder:
         self.changes.append(change)
         self.origins.append((change.index, change.after_at))
 
-    def _reject(self, change: Change, problem: LayoutProblem) -> None:
+    def _reject(self, change: Change, problem: LandingProblem) -> None:
         code, detail, of_image, columns = problem
         pointer = {"before": change.before_at, "after": change.after_at, None: None}[of_image]
         if not columns:

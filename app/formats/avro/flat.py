@@ -21,16 +21,16 @@ from app.formats.avro import values
 from app.formats.avro.tree import Node, meaning_of, scale_of
 
 
-class Record:
+class RecordColumns:
     """The columns of a record type, by field; `present` has the places of the records that are not null."""
 
-    def __init__(self, columns: "Mapping[str, Column]", present: Sequence[int] | None = None) -> None:
+    def __init__(self, columns: "Mapping[str, FieldValues]", present: Sequence[int] | None = None) -> None:
         self.columns = columns
         self.present = present
         """None: all."""
 
 
-Column: TypeAlias = list[Any] | Record
+FieldValues: TypeAlias = list[Any] | RecordColumns
 """Values of a field, one for each record; None for null."""
 
 _Positions: TypeAlias = npt.NDArray[np.int64]
@@ -61,7 +61,7 @@ class FlatReader:
     def __init__(self, schema: Node) -> None:
         self._schema = schema
 
-    def read(self, payloads: Sequence[bytes]) -> Record | None:
+    def read(self, payloads: Sequence[bytes]) -> RecordColumns | None:
         """Return the columns of these records, None if one of them is not of the schema, or unusual."""
         ends = np.cumsum([len(payload) for payload in payloads], dtype=np.int64)
         content = b"".join(payloads)
@@ -78,20 +78,20 @@ class _Run:
         self._content = content
         self._bytes = np.frombuffer(content + _PADDING, np.uint8)
 
-    def record(self, node: Node, at: _Positions) -> tuple[Record, _Positions]:
-        columns: dict[str, Column] = {}
+    def record(self, node: Node, at: _Positions) -> tuple[RecordColumns, _Positions]:
+        columns: dict[str, FieldValues] = {}
         for field in node.fields:
             columns[field.name], at = self._column(field.type, at, field.name)
-        return Record(columns), at
+        return RecordColumns(columns), at
 
-    def _column(self, node: Node, at: _Positions, name: str) -> tuple[Column, _Positions]:
+    def _column(self, node: Node, at: _Positions, name: str) -> tuple[FieldValues, _Positions]:
         if node.kind == "union":
             return self._optional(node, at, name)
         if node.kind == "record":
             return self.record(node, at)
         return self._values(node, at, name)
 
-    def _optional(self, node: Node, at: _Positions, name: str) -> tuple[Column, _Positions]:
+    def _optional(self, node: Node, at: _Positions, name: str) -> tuple[FieldValues, _Positions]:
         branch, at = self._numbers(at)
         if ((branch < 0) | (branch >= len(node.children))).any():
             raise _Unusual
@@ -104,10 +104,10 @@ class _Run:
         places = present.tolist()
         found, after = self._column(inner, at[present], name)
         at[present] = after
-        if isinstance(found, Record):
+        if isinstance(found, RecordColumns):
             if found.present is not None:
                 raise _Unusual
-            return Record(found.columns, places), at
+            return RecordColumns(found.columns, places), at
         column: list[Any] = [None] * len(at)
         for place, value in zip(places, found, strict=True):
             column[place] = value

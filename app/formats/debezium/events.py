@@ -15,7 +15,7 @@ import msgspec
 from mirrorgate.errors import Code
 
 
-class Form(Enum):
+class EventForm(Enum):
     """The form of an event."""
 
     ENVELOPE = "envelope"
@@ -104,24 +104,24 @@ def with_null(element: Any, keyed: bool | None) -> Any:
     return {**element, "value": None} if keyed or (keyed is None and has_columns) else element
 
 
-def form_of(event: Mapping[str, Any], schema: Mapping[str, Any] | None) -> Form:
+def form_of(event: Mapping[str, Any], schema: Mapping[str, Any] | None) -> EventForm:
     """Return the form of an event. Raises WrongEvent `malformed_message` for events of another kind of source."""
     name = schema.get("name") if schema is not None else None
     if isinstance(name, str) and name.endswith(IGNORED_SCHEMAS):
-        return Form.IGNORED
+        return EventForm.IGNORED
     if "specversion" in event and "data" in event:
         raise WrongEvent(Code.MALFORMED_MESSAGE, _CLOUD_DETAIL)
     if _is_envelope(event):
         _check_documents(event)
-        return Form.IGNORED if event["op"] == "m" else Form.ENVELOPE
+        return EventForm.IGNORED if event["op"] == "m" else EventForm.ENVELOPE
     keys = event.keys()
     if keys == {"ts_ms"} or ("ddl" in keys and ("databaseName" in keys or "tableChanges" in keys)):
-        return Form.IGNORED
+        return EventForm.IGNORED
     if {"status", "id"} <= keys <= _TRANSACTION and event["status"] in ("BEGIN", "END"):
-        return Form.IGNORED
+        return EventForm.IGNORED
     if {"id", "type", "aggregate_type"} <= keys <= _NOTIFICATION:
-        return Form.IGNORED
-    return Form.FLATTENED
+        return EventForm.IGNORED
+    return EventForm.FLATTENED
 
 
 def marks_delete(event: Any) -> bool:

@@ -11,7 +11,7 @@ from app.domain.model.change import Change, Image, Operation
 from app.domain.model.table import Table
 from app.formats.debezium.connect_schema import ConnectField, row_fields
 from app.formats.debezium.events import METADATA
-from app.formats.debezium.records import Record
+from app.formats.debezium.records import ChangeRecord
 from app.formats.debezium.values import (
     DebeziumReading,
     NeedsParameter,
@@ -59,7 +59,7 @@ class RecordReader:
         self._excluded = frozenset(self.table.options.exclude)
         self._is_unavailable = unavailable_values(self.reading.unavailable)
 
-    def change(self, record: Record) -> Change:
+    def change(self, record: ChangeRecord) -> Change:
         """Return the change of a record. Raises RejectedInput naming each wrong value."""
         problems: list[Problem] = []
         before = self._before(record, problems)
@@ -83,7 +83,7 @@ class RecordReader:
             transaction_order=record.transaction_order,
         )
 
-    def _after(self, record: Record, problems: list[Problem]) -> Image | None:
+    def _after(self, record: ChangeRecord, problems: list[Problem]) -> Image | None:
         if record.after is None:
             return None
         read = self._read(record, record.after, record.after_at, record.row, problems)
@@ -100,7 +100,7 @@ class RecordReader:
             read.image.update(self._read(record, old, record.before_at, record.row, problems).image)
         return read.image
 
-    def _hidden(self, record: Record) -> Sequence[str]:
+    def _hidden(self, record: ChangeRecord) -> Sequence[str]:
         """Return the columns of an update whose NULL can be a value that did not change."""
         can_be_postgres = record.connector == POSTGRES or (record.connector is None and record.is_flattened)
         if record.after is None or record.operation not in {Operation.UPDATE, Operation.MERGE} or not can_be_postgres:
@@ -118,7 +118,7 @@ class RecordReader:
             and hides_unavailable(fields.get(name), column, self.table.options)
         ]
 
-    def _before(self, record: Record, problems: list[Problem]) -> Image | None:
+    def _before(self, record: ChangeRecord, problems: list[Problem]) -> Image | None:
         """Return the image before the change: of a delete the key; of an update, all of it if the key changes."""
         keys = self.table.schema.key_columns
         before = record.before
@@ -137,7 +137,7 @@ class RecordReader:
         return self._read(record, before, record.before_at, record.row, problems).image
 
     def _read(
-        self, record: Record, image: Mapping[str, Any], at: str, row: ConnectField | None, problems: list[Problem]
+        self, record: ChangeRecord, image: Mapping[str, Any], at: str, row: ConnectField | None, problems: list[Problem]
     ) -> _Read:
         read, readers = _Read(), self._readers_of(row)
         for name, value in image.items():
@@ -179,7 +179,7 @@ class RecordReader:
             readers[one.name] = field_reader(one, columns.get(one.name), options, self.reading)
         return readers
 
-    def _source_columns(self, record: Record) -> frozenset[str] | None:
+    def _source_columns(self, record: ChangeRecord) -> frozenset[str] | None:
         """Return the columns of the source's table, if the event has a schema."""
         if record.row is None or record.operation is Operation.DELETE:
             return None
@@ -191,7 +191,7 @@ class RecordReader:
         return self._sources[key]
 
 
-def unread_change(record: Record) -> Change:
+def unread_change(record: ChangeRecord) -> Change:
     """Return the change of a record whose table is unknown, for the problems that name it."""
     before = dict(record.before) if record.before is not None else None
     after = dict(record.after) if record.after is not None else None

@@ -28,7 +28,16 @@ from app.domain.model.change import (
 from app.domain.model.dead_letter import is_kept
 from app.domain.model.names import SourceName, is_bounded
 from app.formats.debezium.connect_schema import ConnectField, WrongSchema, read_schema
-from app.formats.debezium.events import NO_VALUE, Form, WrongEvent, form_of, marks_delete, read_key, unwrap, with_null
+from app.formats.debezium.events import (
+    NO_VALUE,
+    EventForm,
+    WrongEvent,
+    form_of,
+    marks_delete,
+    read_key,
+    unwrap,
+    with_null,
+)
 from app.formats.debezium.values import PLAIN_READING, DebeziumReading, Tombstones
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.texts import split
@@ -225,7 +234,7 @@ class RecordKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ChangeRecord:
     """One change of a row as it is written."""
 
     index: int
@@ -268,7 +277,7 @@ class RejectedRecord:
 class DebeziumRecords:
     """The records of a body in order; `ignored` counts events that change no row, and tombstones."""
 
-    records: list[Record] = field(default_factory=list)
+    records: list[ChangeRecord] = field(default_factory=list)
     ignored: int = 0
     rejected: list[RejectedRecord] = field(default_factory=list)
 
@@ -325,7 +334,7 @@ def decode_debezium(
 
 def read_event(
     index: int, payload: Any, schema: Mapping[str, Any] | None, written_key: Any = UNSET, at: str = ""
-) -> Record | None:
+) -> ChangeRecord | None:
     """Return the record of one event, None for one that changes no row. `at` is the JSON Pointer of the payload.
 
     Raises WrongEvent, or RejectedInput `bad_name`.
@@ -333,26 +342,26 @@ def read_event(
     if not isinstance(payload, dict):
         raise WrongEvent(Code.MALFORMED_MESSAGE, "an event must be an object or null")
     form = form_of(payload, schema)
-    if form is Form.IGNORED:
+    if form is EventForm.IGNORED:
         return None
     try:
         fields = None if schema is None else read_schema(schema)
     except WrongSchema as error:
         raise WrongEvent(Code.BAD_SCHEMA, str(error)) from None
     key = _key(written_key)
-    return (_enveloped if form is Form.ENVELOPE else _flattened)(index, payload, fields, key, at)
+    return (_enveloped if form is EventForm.ENVELOPE else _flattened)(index, payload, fields, key, at)
 
 
 def _enveloped(
     index: int, payload: Mapping[str, Any], schema: ConnectField | None, key: RecordKey | None, at: str
-) -> Record:
+) -> ChangeRecord:
     operation = _operation(payload["op"], "/op")
     source = payload.get("source")
     block = source if isinstance(source, dict) else {}
     before, after = _image(payload, "before"), _image(payload, "after")
     if operation is not Operation.DELETE and after is None:
         raise WrongEvent(Code.MALFORMED_MESSAGE, f"an event with op {payload['op']} needs after", "/after")
-    return Record(
+    return ChangeRecord(
         index,
         operation,
         source_table(block),
@@ -374,7 +383,7 @@ def _enveloped(
 
 def _flattened(
     index: int, payload: Mapping[str, Any], schema: ConnectField | None, key: RecordKey | None, at: str
-) -> Record:
+) -> ChangeRecord:
     """Read a row of `ExtractNewRecordState`; without `__op`, whether the row is new is unknown, so it is merged."""
     written = payload.get("__op")
     operation = Operation.MERGE if written is None else _operation(written, "/__op")
@@ -382,7 +391,7 @@ def _flattened(
         operation = Operation.DELETE
     is_delete = operation is Operation.DELETE
     source = source_of_row(payload)
-    return Record(
+    return ChangeRecord(
         index,
         operation,
         source_table(source),
@@ -413,12 +422,12 @@ def source_of_row(payload: Mapping[str, Any]) -> dict[str, Any]:
     return {name[len("__") :].removeprefix("source_"): value for name, value in payload.items() if name[:2] == "__"}
 
 
-def _deleted(index: int, written_key: Any) -> Record:
+def _deleted(index: int, written_key: Any) -> ChangeRecord:
     """Return the delete that a tombstone means. Raises WrongEvent `missing_key` if its key names no row."""
     key = _key(written_key)
     if key is None or not key.values:
         raise WrongEvent(Code.MISSING_KEY, _NO_KEY_COLUMNS)
-    return Record(
+    return ChangeRecord(
         index, Operation.DELETE, None, key.values, None, "", "", key=key, is_flattened=True, is_tombstone=True
     )
 

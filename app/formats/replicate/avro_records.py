@@ -20,7 +20,7 @@ from msgspec import UNSET, UnsetType
 
 from app.domain.model.change import InputLimits
 from app.formats.avro import DecodePlan, Style, read_schema, unsupported
-from app.formats.avro.flat import Column, FlatReader, Record, is_flat
+from app.formats.avro.flat import FieldValues, FlatReader, RecordColumns, is_flat
 from app.formats.json.decoder import MessageDecoder
 from app.formats.json.quote_accounting import is_all_decoded
 from app.formats.replicate.columnar import DataBody, DataColumns, by_address
@@ -167,8 +167,8 @@ def _flat_reader(schema: str, names: tuple[str, ...]) -> FlatReader | None:
     return FlatReader(root)
 
 
-def _images(found: Column | None, image: type[msgspec.Struct], count: int) -> list[Any]:
-    if not isinstance(found, Record):
+def _images(found: FieldValues | None, image: type[msgspec.Struct], count: int) -> list[Any]:
+    if not isinstance(found, RecordColumns):
         return [UNSET] * count
     columns: list[Any] = [found.columns[name] for name in image.__struct_encode_fields__]
     made = [*map(image, *columns)]
@@ -180,11 +180,11 @@ def _images(found: Column | None, image: type[msgspec.Struct], count: int) -> li
     return images
 
 
-def _has_only_texts(found: Column) -> bool:
+def _has_only_texts(found: FieldValues) -> bool:
     return isinstance(found, list) and {*map(type, found)} <= {str, NoneType, UnsetType}
 
 
-def _lacks_one(found: Column) -> bool:
+def _lacks_one(found: FieldValues) -> bool:
     return not isinstance(found, list) or None in found
 
 
@@ -229,9 +229,9 @@ class AvroBody:
         limits.reserve(len(self) * (2 * len(image.__struct_fields__) + len(_HEADERS)) * _VALUE_BYTES)
         found = reader.read(self._records)
         headers = found.columns["headers"] if found else None
-        if found is None or not isinstance(headers, Record) or headers.present is not None:
+        if found is None or not isinstance(headers, RecordColumns) or headers.present is not None:
             return None
-        nothing: Column = [UNSET] * len(self)
+        nothing: FieldValues = [UNSET] * len(self)
         parts = [headers.columns.get(name, nothing) for name in _READ_HEADERS]
         address = [found.columns.get(name, nothing) for name in ("schema", "table")]
         if not all(map(_has_only_texts, (*parts[:3], parts[4], *address))) or _lacks_one(parts[0]):

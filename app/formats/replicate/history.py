@@ -22,7 +22,7 @@ from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema
 from app.formats.replicate.masks import ColumnLayout, apply_layout, check_without_layout
 from app.formats.replicate.messages import DataChange, DataMessage
-from app.formats.replicate.metadata import SourceColumn, TableMetadata
+from app.formats.replicate.metadata import MetadataMessage, SourceColumn
 from mirrorgate.errors import Code, Problem, RejectedInput
 from mirrorgate.errors.exceptions import pointer_to
 
@@ -49,7 +49,7 @@ class SourceVersion:
     """The Avro schema of its data messages, if the message had one."""
 
     @classmethod
-    def of(cls, entry: TableMetadata) -> "SourceVersion":
+    def of(cls, entry: MetadataMessage) -> "SourceVersion":
         """Return the version that an MD message describes."""
         names = {"task": entry.task, "source": str(entry.source), "data_schema": entry.data_schema}
         return cls(entry.schema_id, entry.table_version, entry.columns, **names)
@@ -111,7 +111,7 @@ class SourceHistory:
         return cls(tuple(SourceVersion.from_json(version) for version in [*earlier, stored]))
 
 
-def new_entries(stored: SourceHistory | None, entries: Sequence[TableMetadata]) -> list[TableMetadata]:
+def new_entries(stored: SourceHistory | None, entries: Sequence[MetadataMessage]) -> list[MetadataMessage]:
     """Return the MD messages of one table that do not repeat an earlier version.
 
     A message with an older version of its task changes nothing if it was accepted before: the topic is being read
@@ -130,7 +130,7 @@ def new_entries(stored: SourceHistory | None, entries: Sequence[TableMetadata]) 
     return accepted
 
 
-def extend(stored: SourceHistory | None, entries: Sequence[TableMetadata]) -> SourceHistory:
+def extend(stored: SourceHistory | None, entries: Sequence[MetadataMessage]) -> SourceHistory:
     """Return the history after the MD messages of one request for one table, in order; see `new_entries`."""
     versions = list(stored.versions) if stored else []
     for entry in new_entries(stored, entries):
@@ -153,14 +153,14 @@ def with_external_ids(history: SourceHistory, adopted: Mapping[VersionId, str]) 
     return SourceHistory(tuple(versions))
 
 
-def _stale(entry: TableMetadata, newest: int) -> RejectedInput:
+def _stale(entry: MetadataMessage, newest: int) -> RejectedInput:
     detail = f"table version {entry.table_version} is older than {newest} of the same task, and was never accepted"
     pointer = f"{entry.at}/lineage/tableVersion"
     return RejectedInput.at(Code.STALE_METADATA, detail, entry.index, pointer)
 
 
 def renamed_columns(
-    entry: TableMetadata, previous: SourceVersion | None, present: TableSchema, options: TableOptions
+    entry: MetadataMessage, previous: SourceVersion | None, present: TableSchema, options: TableOptions
 ) -> Iterable[Problem]:
     """Return the columns new to the table that have the ordinal and the type of one that the metadata drops.
 
@@ -176,7 +176,7 @@ def renamed_columns(
             yield _problem(entry, column.name, f"column {old.name!r} seems to have been renamed to {column.name!r}")
 
 
-def columns_in_another_case(entry: TableMetadata, present: TableSchema, options: TableOptions) -> Iterable[Problem]:
+def columns_in_another_case(entry: MetadataMessage, present: TableSchema, options: TableOptions) -> Iterable[Problem]:
     """Return the columns that the table has in another letter case, which no file can hold beside them."""
     known = {name.casefold(): name for name in present.names}
     for column in options.declared(entry.schema).columns:
@@ -187,7 +187,7 @@ def columns_in_another_case(entry: TableMetadata, present: TableSchema, options:
             )
 
 
-def _problem(entry: TableMetadata, column: str, detail: str) -> Problem:
+def _problem(entry: MetadataMessage, column: str, detail: str) -> Problem:
     pointer = pointer_to(f"{entry.at}/tableStructure/tableColumns", column)
     return Problem(Code.COLUMN_RENAMED, detail, entry.index, pointer, column)
 
@@ -199,7 +199,7 @@ Recall: TypeAlias = Callable[[], SourceHistory | None]
 class SchemaAnnouncements:
     """The MD messages of one request by schema id, in order, each with the table that it describes."""
 
-    def __init__(self, entries: Iterable[TableMetadata] = ()) -> None:
+    def __init__(self, entries: Iterable[MetadataMessage] = ()) -> None:
         self._indexes: dict[str, list[int]] = {}
         self._tables: dict[str, list[TableName]] = {}
         for entry in sorted(entries, key=lambda entry: entry.index):
@@ -272,7 +272,7 @@ class VersionResolver:
 
     stored: SourceHistory | None
     """All versions if the request has MD messages; else the current one is enough, with `recall` for the others."""
-    entries: Sequence[TableMetadata] = ()
+    entries: Sequence[MetadataMessage] = ()
     excluded: frozenset[str] = frozenset()
     """Columns that are not staged."""
     is_behind: bool = False

@@ -22,7 +22,7 @@ from app.formats.json.texts import split
 from app.formats.replicate.avro_records import AvroMessages, SchemaLookup, is_avro, kept_schema
 from app.formats.replicate.layouts import STANDARD, CustomForm, MessageForm
 from app.formats.replicate.masks import read_mask
-from app.formats.replicate.metadata import TableMetadata, read_metadata
+from app.formats.replicate.metadata import MetadataMessage, read_metadata
 from app.formats.replicate.standard_form import (
     KEY_AT,
     DataParts,
@@ -233,7 +233,7 @@ def is_false(written: Any) -> bool:
 class ReplicateRequest:
     """The messages of a body, each kind in order; `ignored` counts messages without a body."""
 
-    metadata: list[TableMetadata]
+    metadata: list[MetadataMessage]
     changes: list[DataChange]
     ignored: int
     rejected: list[RejectedData] = field(default_factory=list)

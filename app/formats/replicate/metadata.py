@@ -82,7 +82,7 @@ class SourceColumn(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TableMetadata:
+class MetadataMessage:
     """An MD message: the table, its schema and the version of that schema."""
 
     index: int
@@ -143,7 +143,7 @@ class TableMetadata:
 
 def read_metadata(
     index: int, schema_id: str | None, lineage: Lineage | None, structure: TableStructure, at: str
-) -> TableMetadata:
+) -> MetadataMessage:
     """Return what an MD message declares. Raises RejectedInput."""
     if lineage is None:
         problem = Problem(Code.MALFORMED_MESSAGE, "a metadata message needs lineage", index, f"{at}/lineage")
@@ -156,7 +156,7 @@ def read_metadata(
     schema = TableSchema.declare(columns, tuple(name for _, name in keys))
     _check_positions("ordinal", [column.ordinal for _, column in facts])
     _check_positions("primaryKeyPosition", [position for position, _ in keys])
-    return TableMetadata(
+    return MetadataMessage(
         index,
         SourceName.of(None, lineage.schema or None, lineage.table),
         schema,
@@ -208,9 +208,9 @@ def _column(name: str, column: ColumnFacts) -> Column:
     return Column(name, ColumnType(TYPES[kind]) if kind in TYPES else _STRING, nullable)
 
 
-def by_table(metadata: Iterable[TableMetadata]) -> dict[str, list[TableMetadata]]:
+def by_table(metadata: Iterable[MetadataMessage]) -> dict[str, list[MetadataMessage]]:
     """Return the MD messages of each table in order, by folded name."""
-    tables: dict[str, list[TableMetadata]] = {}
+    tables: dict[str, list[MetadataMessage]] = {}
     for entry in metadata:
         tables.setdefault(entry.table.folded, []).append(entry)
     return tables

@@ -28,7 +28,7 @@ from app.formats.debezium.connect_schema import (
     wanted_schema,
 )
 from app.formats.debezium.messages import RecordReader, unread_change
-from app.formats.debezium.records import DebeziumRecords, Record, decode_debezium
+from app.formats.debezium.records import ChangeRecord, DebeziumRecords, decode_debezium
 from app.formats.debezium.values import PLAIN_READING, DebeziumReading, Tombstones
 from app.formats.foreign_forms import NAMES_NO_TABLE
 from app.ingest.changed_tables import log_registration, register
@@ -91,7 +91,7 @@ class _Feed:
 
     source: SourceName
     table: Table | None
-    records: list[Record] = field(default_factory=list)
+    records: list[ChangeRecord] = field(default_factory=list)
     rejected: list[RejectedMessage] = field(default_factory=list)
 
 
@@ -188,7 +188,7 @@ class DebeziumTables:
                     problem = Problem(error.code, error.detail, record.index, record.after_at)
                     raise RejectedInput.of((problem,), withheld=error.withheld) from None
 
-    def _register(self, feed: _Feed, record: Record, keys: Sequence[str] | None, *, after_rows: bool) -> None:
+    def _register(self, feed: _Feed, record: ChangeRecord, keys: Sequence[str] | None, *, after_rows: bool) -> None:
         """Register what a record needs; `after_rows` if the request has rows of an older schema before it."""
         assert record.row is not None
         if feed.table is not None:
@@ -214,7 +214,7 @@ class DebeziumTables:
         feed.source = SourceName.address(name)
         feed.table = self.table_cache.refresh(feed.source)
 
-    def _keys(self, record: Record) -> tuple[str, ...] | None:
+    def _keys(self, record: ChangeRecord) -> tuple[str, ...] | None:
         """Return the key columns that the request or the record names."""
         return self.reading.key_columns or (None if record.key is None else record.key.names)
 
@@ -236,7 +236,7 @@ class DebeziumTables:
                     problems.extend(found)
         return changes
 
-    def _check_keys(self, record: Record, table: Table) -> None:
+    def _check_keys(self, record: ChangeRecord, table: Table) -> None:
         try:
             check_keys(self._keys(record), table)
         except RejectedInput as error:

@@ -163,7 +163,7 @@ _NO_ROWS: Final[Mapping[str, int]] = {"insert": 0, "update": 0, "delete": 0}
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangedRow:
     """One changed row. `before` and `after` have the columns that differ, key columns excepted."""
 
     key: Mapping[str, Any]
@@ -184,7 +184,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class VersionDifference:
     """The compared versions: counts, and changes in the order of the key."""
 
     counts: Mapping[str, int]
@@ -192,7 +192,7 @@ class Difference:
     columns: ComparedColumns
     engine: SqlEngine
 
-    def changes(self, limit: int | None = None) -> Iterator[Change]:
+    def changes(self, limit: int | None = None) -> Iterator[ChangedRow]:
         """Read the changes, at most `limit`, in bounded memory."""
         if not any(self.counts.values()):
             return
@@ -201,7 +201,7 @@ class Difference:
             for row in batch:
                 yield self._change(row)
 
-    def _change(self, row: tuple[Any, ...]) -> Change:
+    def _change(self, row: tuple[Any, ...]) -> ChangedRow:
         kind, changed, *values = row
         keys, others = self.columns.keys, self.columns.others
         key, before = values[: len(keys)], values[len(keys) : len(keys) + len(others)]
@@ -211,7 +211,7 @@ class Difference:
             for name, old, new in zip(others, before, after, strict=True)
             if kind != "update" or name in changed
         ]
-        return Change(
+        return ChangedRow(
             dict(zip(keys, key, strict=True)),
             kind,
             tuple(changed),
@@ -223,7 +223,7 @@ class Difference:
 @contextmanager
 def compare_versions(
     before: DeltaTable | None, after: DeltaTable, key_columns: tuple[str, ...], *, memory: str = DEFAULT_MEMORY
-) -> Iterator[Difference]:
+) -> Iterator[VersionDifference]:
     """Compare two open versions of one table. None as `before` is the table before its first version.
 
     Raises FileNotFoundError if a vacuum has removed a file of either version.
@@ -234,11 +234,11 @@ def compare_versions(
     columns = ComparedColumns.of(old.schema, new.schema, key_columns)
     with open_engine(memory) as engine:
         if not removed and not added:
-            yield Difference(_NO_ROWS, columns, engine)
+            yield VersionDifference(_NO_ROWS, columns, engine)
             return
         engine.run(change_columns(columns, None if before is None else engine.register(old), engine.register(new)))
         counted = engine.run("SELECT change, count(*) FROM changes GROUP BY change")
-        yield Difference({**_NO_ROWS, **dict(counted)}, columns, engine)
+        yield VersionDifference({**_NO_ROWS, **dict(counted)}, columns, engine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +251,7 @@ class VersionPair:
     described: str
 
     @contextmanager
-    def compared(self, memory: str) -> Iterator[Difference]:
+    def compared(self, memory: str) -> Iterator[VersionDifference]:
         """Compare the versions. Raises RejectedInput `unknown_version` if a vacuum has removed files of one."""
         try:
             with (

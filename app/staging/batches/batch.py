@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 
 from app.domain.loads import LoadStep
 from app.domain.model.dead_letter import NewLetter
-from app.domain.model.request_identity import Answer, RequestIdentity
+from app.domain.model.request_identity import RequestIdentity, StoredAnswer
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.landing_projection import row_bytes
@@ -107,7 +107,7 @@ class StagingRequest(NamedTuple):
         """Return the number of dead letters that the request leaves."""
         return sum(len(entry.letters) for entry in self.letters)
 
-    def answer(self, receipts: Sequence["Receipt"]) -> Answer:
+    def answer(self, receipts: Sequence["Receipt"]) -> StoredAnswer:
         """Return the answer in the form in which it is stored."""
         return {
             "receipts": [asdict(receipt) for receipt in receipts],
@@ -121,7 +121,7 @@ class StagingRequest(NamedTuple):
 class AlreadyStaged(Exception):
     """The same client has sent this request before, under the same key or number; `answer` is the stored answer."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: StoredAnswer) -> None:
         super().__init__("staged before")
         self.answer = answer
 

@@ -13,7 +13,13 @@ from typing import TypeAlias
 
 import sqlalchemy as sa
 
-from app.domain.model.request_identity import Answer, RequestIdentity, StoredReceipt, check_producer_sequence, replayed
+from app.domain.model.request_identity import (
+    RequestIdentity,
+    StoredAnswer,
+    StoredReceipt,
+    check_producer_sequence,
+    replayed,
+)
 from app.staging.batches.batch import AlreadyStaged, StagingRequest
 
 ReceiptId: TypeAlias = tuple[str, str, int]
@@ -22,7 +28,7 @@ ReceiptId: TypeAlias = tuple[str, str, int]
 ProducerId: TypeAlias = tuple[str, str]
 """Principal and name of the producer."""
 
-Advance: TypeAlias = tuple[int, str | None]
+ProducerAdvance: TypeAlias = tuple[int, str | None]
 """The last number of a producer, and the last position that was given; None leaves the stored one unchanged."""
 
 
@@ -32,7 +38,7 @@ class ProducerProgress:
 
     sequence: int
     position: str | None
-    answer: Answer | None
+    answer: StoredAnswer | None
 
 
 INSERT_PRODUCERS = sa.text("""
@@ -116,7 +122,7 @@ class IdempotencyTransaction:
     _producers: dict[ProducerId, int] = field(default_factory=dict)
     _stored: dict[ReceiptId, StoredReceipt] = field(default_factory=dict)
     _new: dict[ReceiptId, StoredReceipt] = field(default_factory=dict)
-    _advanced: dict[ProducerId, Advance] = field(default_factory=dict)
+    _advanced: dict[ProducerId, ProducerAdvance] = field(default_factory=dict)
     """The producers that this transaction moves."""
 
     @classmethod
@@ -152,7 +158,7 @@ class IdempotencyTransaction:
         if identity.producer_id is not None:
             check_producer_sequence(identity, self._producers[identity.producer_id])
 
-    def add(self, identity: RequestIdentity, answer: Answer) -> None:
+    def add(self, identity: RequestIdentity, answer: StoredAnswer) -> None:
         """Keep the answer of a request that this transaction stages."""
         self._new[identity.receipt_id] = StoredReceipt(identity.fingerprint, answer)
         if identity.producer_id is not None:

@@ -197,7 +197,7 @@ def image_overlay(
     return ImageOverlay(table, stored, present, completed=completed)
 
 
-Outcome: TypeAlias = list[StagedBatch] | AlreadyStaged | TableMoved | RejectedInput
+StagingOutcome: TypeAlias = list[StagedBatch] | AlreadyStaged | TableMoved | RejectedInput
 """The outcome of a request: its batches in the order given, or the reason why it was left out."""
 
 
@@ -231,7 +231,7 @@ class MissingChanges(NamedTuple):
 class StagedGroup:
     """The outcome of each request, and the blocks with the identity of their transaction, if it has staged any."""
 
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[StagingOutcome]
     blocks: Sequence[NewBlock]
     transaction: TransactionId | None
     missing: Sequence[MissingChanges] = ()
@@ -296,7 +296,7 @@ def _stage(
     loads: LoadTransaction,
     idempotency: IdempotencyTransaction,
     letters: DeadLetterTransaction,
-) -> Outcome:
+) -> StagingOutcome:
     """Add a request to its tables if all of it fits and it was not staged before. Raises TooMuchTogether."""
     try:
         if request.identity is not None:

@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from app.domain.model.landing_file import BuiltFile, FileIdentity, PlannedFile
 from app.domain.model.table import BatchSequence, Epoch, FileNumber, Generation, Table, TableId, TableLife
 from app.domain.model.table_schema import SchemaVersion
-from app.domain.publication import Block, Event, add_data
+from app.domain.publication import ChainBlock, ChainEvent, add_data
 from app.staging.batches.sequence_lock import lock_counters, shorten_lock_timeout
 from app.staging.ledger.leases import check_epoch, check_epochs
 from mirrorgate.errors import Code, InvariantBroken
@@ -144,7 +144,7 @@ SELECT_CHAIN = sa.text("""
 """Read a chain from a block number on."""
 
 
-def append_block(connection: sa.Connection, table_id: TableId, generation: Generation, event: Event) -> None:
+def append_block(connection: sa.Connection, table_id: TableId, generation: Generation, event: ChainEvent) -> None:
     """Append an event to a chain, by the database's clock. The caller holds the sequence lock of the table.
 
     A process that dies before the commit leaves the chain as it was.
@@ -152,7 +152,7 @@ def append_block(connection: sa.Connection, table_id: TableId, generation: Gener
     append_blocks(connection, {(table_id, generation): event})
 
 
-def append_blocks(connection: sa.Connection, events: Mapping[TableLife, Event]) -> None:
+def append_blocks(connection: sa.Connection, events: Mapping[TableLife, ChainEvent]) -> None:
     """Append one event to each of several chains, as `append_block` does."""
     keys = {
         "table_ids": [table_id for table_id, _ in events],
@@ -167,9 +167,9 @@ def append_blocks(connection: sa.Connection, events: Mapping[TableLife, Event]) 
     )
 
 
-def _next_block(last: sa.Row[Any], event: Event) -> dict[str, object]:
+def _next_block(last: sa.Row[Any], event: ChainEvent) -> dict[str, object]:
     number = 0 if last.sequence_number is None else last.sequence_number + 1
-    block = Block(number, last.block_hash, last.system_time, event)
+    block = ChainBlock(number, last.block_hash, last.system_time, event)
     return {
         "table_id": last.table_id,
         "generation": last.generation,
@@ -183,11 +183,11 @@ def _next_block(last: sa.Row[Any], event: Event) -> dict[str, object]:
 
 def read_chain(
     connection: sa.Connection, table_id: TableId, generation: Generation, *, start: int = 0, limit: int = 1_000
-) -> Iterator[Block]:
+) -> Iterator[ChainBlock]:
     """Yield at most `limit` blocks of a chain in order, beginning with number `start`."""
     keys = {"table_id": table_id, "generation": generation, "start": start, "limit": limit}
     for number, previous_hash, system_time, event in connection.execute(SELECT_CHAIN, keys):
-        yield Block(number, previous_hash, system_time, event)
+        yield ChainBlock(number, previous_hash, system_time, event)
 
 
 SELECT_SCHEMA_EVENTS = sa.text("""
@@ -200,10 +200,10 @@ SELECT_SCHEMA_EVENTS = sa.text("""
 
 def schema_events(
     connection: sa.Connection, table_id: TableId, generation: Generation, *, before: int = 2**62, limit: int
-) -> list[Block]:
+) -> list[ChainBlock]:
     """Return at most `limit` blocks that set a schema, before the block with number `before`, the newest first."""
     keys = {"table_id": table_id, "generation": generation, "before": before, "limit": limit}
-    return [Block(*row) for row in connection.execute(SELECT_SCHEMA_EVENTS, keys)]
+    return [ChainBlock(*row) for row in connection.execute(SELECT_SCHEMA_EVENTS, keys)]
 
 
 SELECT_UNRECORDED = sa.text(f"""

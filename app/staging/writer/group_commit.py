@@ -45,7 +45,7 @@ from app.observability.api_metrics import (
 from app.observability.tracing import TraceParent, span
 from app.staging.access.mask_secrets import hashed_tables
 from app.staging.batches.batch import Receipt, StagingRequest
-from app.staging.batches.stage_transaction import Outcome, encode_blocks, stage_requests
+from app.staging.batches.stage_transaction import StagingOutcome, encode_blocks, stage_requests
 from app.staging.batches.staged_blocks import TransactionId, current_transaction_id, is_committed, record_trace
 from app.staging.connection.database import answer_within, error_for_caller, watched_pool
 from app.staging.connection.raw_sql import PersistentConnection, driver_rows
@@ -146,7 +146,7 @@ class GroupTransaction:
         requests = [request.content for request in group]
         payloads = encode_blocks(requests)
 
-        def stage(connection: sa.Connection, transaction: sa.RootTransaction) -> Sequence[Outcome]:
+        def stage(connection: sa.Connection, transaction: sa.RootTransaction) -> Sequence[StagingOutcome]:
             staged = stage_requests(connection, requests, payloads)
             if any(isinstance(outcome, list) for outcome in staged.outcomes):
                 if trace is not None:

@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from app.api.auth.oidc import CodeFlow, IssuerKeys, OidcVerifier, Registration
+from app.api.auth.oidc import ClientRegistration, CodeFlow, IssuerKeys, OidcVerifier
 from app.api.console.answers import SESSION_COOKIE
 from app.api.console.sign_in import ATTEMPT_COOKIE, ATTEMPTS_PER_SECOND, SIGN_IN_ATTEMPTS
 from app.domain.access.rights import Grant, Right
@@ -275,7 +275,7 @@ def test_a_secret_is_where_the_registration_expects_it_and_a_public_client_sends
     keys = IssuerKeys(issuer.url)
     keys.prefetch()
     flow = CodeFlow(
-        Registration(issuer.url, CLIENT_ID, secret, REDIRECT),
+        ClientRegistration(issuer.url, CLIENT_ID, secret, REDIRECT),
         OidcVerifier(keys, issuer.url, AUDIENCE, grants),
         grants.values(),
     )

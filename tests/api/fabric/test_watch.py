@@ -23,7 +23,7 @@ from app.staging.overview import table_summaries
 from app.staging.tables.status import gateway_facts
 from mirrorgate.errors import MirrorgateError
 from mirrorgate_zone.emulator.fabric_api import Answer, Database, table
-from spark_jobs.fabric_status import FabricStatus, FabricWatcher, fabric_watcher
+from spark_jobs.fabric_status import FabricStatusReader, FabricWatcher, fabric_watcher
 from tests.api.calls import Gateway
 from tests.api.commands import Terminal
 from tests.api.console.plain_browser import signed_in
@@ -265,13 +265,13 @@ def test_a_drain_asks_from_a_thread_of_its_own_until_it_stops(scene: Scene, tmp_
     settings = Settings.from_environment(fabric_workspace="Sales workspace", fabric_database="orders")
     stopping = Event()
     zone = ZoneAddress(str(tmp_path / "zone"))
-    thread = FabricStatus(scene.engine, settings, zone).watch(stopping)
+    thread = FabricStatusReader(scene.engine, settings, zone).watch(stopping)
     try:
         wait_until(lambda: scene.gateway.get("/v1/tables").json()["fabric"], within=30, what="the drain has asked")
     finally:
         stopping.set()
         thread.close()
-    FabricStatus(scene.engine, Settings(), zone).store()
+    FabricStatusReader(scene.engine, Settings(), zone).store()
     assert scene.gateway.get("/v1/tables").json()["fabric"] is None
 
 
@@ -281,7 +281,7 @@ def test_a_lost_database_is_logged_and_disturbs_nobody(scene: Scene, tmp_path: P
         FabricWatcher(lost, scene.open_client, 0.0).poll()
     with capture_logs() as logs:
         settings = Settings(fabric_workspace="w", fabric_database="d")
-        FabricStatus(lost, settings, ZoneAddress(str(tmp_path / "zone"))).store()
+        FabricStatusReader(lost, settings, ZoneAddress(str(tmp_path / "zone"))).store()
     assert [(one["event"], one["code"]) for one in logs] == [("fabric_watch_failed", "database_unavailable")] * 2
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from app.domain.arrow import schema_from_bytes, schema_to_flatbuffer
 from app.domain.model.table_schema import row_marker_field
-from app.domain.publication import Block, verify_chain
+from app.domain.publication import ChainBlock, verify_chain
 from tests.api.calls import Gateway, problem
 from tests.api.commands import Terminal
 
@@ -16,10 +16,10 @@ FLATBUFFER = "application/vnd.apache.arrow.schema"
 ARROW = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("paid", pa.decimal128(12, 2))])
 
 
-def chain(gateway: Gateway, table: str, **parameters: int) -> list[Block]:
+def chain(gateway: Gateway, table: str, **parameters: int) -> list[ChainBlock]:
     answer = gateway.get(f"/v1/tables/{table}/chain", params=parameters).raise_for_status().json()
     return [
-        Block(b["sequence_number"], b["previous_hash"], datetime.fromisoformat(b["system_time"]), b["event"])
+        ChainBlock(b["sequence_number"], b["previous_hash"], datetime.fromisoformat(b["system_time"]), b["event"])
         for b in answer["blocks"]
     ]
 

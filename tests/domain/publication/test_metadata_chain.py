@@ -12,7 +12,7 @@ import pytest
 from app.domain.arrow import schema_from_bytes, schema_to_flatbuffer
 from app.domain.model.landing_file import FileIdentity
 from app.domain.model.table import BatchSequence, FileNumber, Generation
-from app.domain.publication import Block, Event, add_data, seed, set_data_schema, verify_chain
+from app.domain.publication import ChainBlock, ChainEvent, add_data, seed, set_data_schema, verify_chain
 from mirrorgate.errors import Code, InvariantBroken
 from tests.support.samples.schemas import schema_of
 
@@ -21,15 +21,15 @@ SCHEMA = schema_of({"id": "int64"}, ["id"]).file_schema(marker_first=False)
 SEED = seed("t", Generation(1), UUID(int=7))
 
 
-def data(number: int) -> Event:
+def data(number: int) -> ChainEvent:
     sequence = BatchSequence(number)
     return add_data(FileIdentity("t", Generation(1), FileNumber(number), sequence, sequence, 5, "ab"), 100, "cd", None)
 
 
-def chain(*events: Event) -> list[Block]:
-    blocks: list[Block] = []
+def chain(*events: ChainEvent) -> list[ChainBlock]:
+    blocks: list[ChainBlock] = []
     for number, event in enumerate(events):
-        blocks.append(Block(number, blocks[-1].hash if blocks else None, MOMENT, event))
+        blocks.append(ChainBlock(number, blocks[-1].hash if blocks else None, MOMENT, event))
     return blocks
 
 
@@ -45,7 +45,7 @@ def test_the_schema_event_has_only_the_schema_and_it_reads_back() -> None:
 
 def test_the_canonical_form_is_sorted_unspaced_and_in_utc() -> None:
     local = MOMENT.astimezone(timezone(timedelta(hours=5)))
-    text = Block(0, None, local, {"kind": "Seed", "table": "tä"}).canonical()
+    text = ChainBlock(0, None, local, {"kind": "Seed", "table": "tä"}).canonical()
     assert text.decode() == (
         '{"event":{"kind":"Seed","table":"tä"},"prevBlockHash":null,"sequenceNumber":0,'
         '"systemTime":"2026-01-05T08:30:00.000000Z"}'
@@ -83,12 +83,12 @@ def test_the_chain_of_a_table_has_the_same_hashes_in_every_release() -> None:
 
 @pytest.mark.usefixtures("in_tokyo")
 def test_hashes_do_not_depend_on_the_time_zone_of_the_machine() -> None:
-    hashed = Block(0, None, MOMENT, SEED).hash
+    hashed = ChainBlock(0, None, MOMENT, SEED).hash
     assert hashed == "859011b3a30a3545fdad43b1f48cf30fe92a55b8cc37a95c5a45b9b9c94be0e2"
 
 
 def test_events_are_sorted_by_their_keys() -> None:
-    assert Block(0, None, MOMENT, {"b": 1, "a": 2}).hash == Block(0, None, MOMENT, {"a": 2, "b": 1}).hash
+    assert ChainBlock(0, None, MOMENT, {"b": 1, "a": 2}).hash == ChainBlock(0, None, MOMENT, {"a": 2, "b": 1}).hash
 
 
 def test_data_before_its_schema_breaks_the_chain() -> None:
@@ -97,7 +97,7 @@ def test_data_before_its_schema_breaks_the_chain() -> None:
     assert broken.value.code is Code.BROKEN_CHAIN
 
 
-BREAK: dict[str, Callable[[list[Block]], list[Block]]] = {
+BREAK: dict[str, Callable[[list[ChainBlock]], list[ChainBlock]]] = {
     "a changed event": lambda blocks: [*blocks[:2], replace(blocks[2], event=data(1) | {"rows": 6}), *blocks[3:]],
     "a changed time": lambda blocks: [replace(blocks[0], system_time=MOMENT + timedelta(seconds=1)), *blocks[1:]],
     "a missing block": lambda blocks: [*blocks[:2], *blocks[3:]],

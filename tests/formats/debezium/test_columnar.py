@@ -20,7 +20,7 @@ from app.formats.debezium.columnar_events import EventBody, decode_events
 from app.formats.debezium.columnar_images import EventReader, reader_of_columns, typing_of_columns
 from app.formats.debezium.columnar_schemas import cut_schemas
 from app.formats.debezium.connect_schema import ConnectField, read_schema
-from app.formats.debezium.events import Form, form_of, may_be_event, unwrap
+from app.formats.debezium.events import EventForm, form_of, may_be_event, unwrap
 from app.formats.debezium.values import DebeziumReading, field_reader
 from app.formats.json.texts import is_record
 from tests.support.samples.debezium import event, key_with_schema, keyed, with_schema
@@ -134,7 +134,7 @@ OTHER_KEYS = ["specversion", "data", "schema", "payload", "key", "value", "__op"
 def test_a_row_that_may_be_no_other_event_is_none(row: dict[str, Any]) -> None:
     columns = [name for name in row if not name.startswith("__")]
     if not may_be_event(columns):
-        assert form_of(row, None) is Form.FLATTENED
+        assert form_of(row, None) is EventForm.FLATTENED
         assert unwrap(row) == (row, None, "")
         assert not is_record(row)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from app.domain.model.change import UNLIMITED, InputLimits
 from app.formats.avro import DecodePlan, Style, read_schema
-from app.formats.avro.flat import Column, FlatReader, Record
+from app.formats.avro.flat import FieldValues, FlatReader, RecordColumns
 from app.formats.replicate.avro_records import MAX_LIST_VALUES, AvroBody, plan_of
 from app.formats.replicate.columnar import DataBody, decode_data_messages
 from app.formats.replicate.columnar_images import ImageReader
@@ -71,8 +71,8 @@ def test_messages_read_by_column_are_those_that_become_json(
     assert read(by_column, reader) == read(by_json, reader)
 
 
-def rows_of(record: Record, count: int) -> list[dict[str, Any] | None]:
-    def column(found: Column) -> list[Any]:
+def rows_of(record: RecordColumns, count: int) -> list[dict[str, Any] | None]:
+    def column(found: FieldValues) -> list[Any]:
         return found if isinstance(found, list) else rows_of(found, len(found.present or range(count)))
 
     columns = {name: column(found) for name, found in record.columns.items()}

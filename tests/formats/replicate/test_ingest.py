@@ -17,7 +17,7 @@ from app.domain.access.rights import Principal, Right
 from app.domain.model.names import TableName
 from app.formats.replicate.history import MAX_EARLIER_VERSIONS, SourceHistory, extend, with_external_ids
 from app.formats.replicate.messages import decode_replicate
-from app.formats.replicate.metadata import TableMetadata
+from app.formats.replicate.metadata import MetadataMessage
 from app.ingest import Ingest, IngestResult, ReplicateJson
 from app.staging.tables.replicate_sources import replicate_metadata
 from mirrorgate.errors import Code, RejectedInput
@@ -142,7 +142,7 @@ def test_metadata_outside_the_callers_tables_is_as_unknown_as_none(ingest: Inges
             post(ingest, messages, stranger)
 
 
-def metadata(*versions: tuple[str, int]) -> Sequence[TableMetadata]:
+def metadata(*versions: tuple[str, int]) -> Sequence[MetadataMessage]:
     """MD messages of one table with these schema ids and table versions."""
     messages = [metadata_message("t", {"a": "INT4"}, ("a",), schema_id=name, version=n) for name, n in versions]
     return decode_replicate(json.dumps(messages).encode()).metadata

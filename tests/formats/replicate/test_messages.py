@@ -10,7 +10,7 @@ from app.domain.model.change import Change, Image, Operation
 from app.domain.model.names import SourceName
 from app.domain.rows.landing_rows import landing_rows
 from app.formats.replicate.messages import DataChange, ReplicateRequest, decode_replicate, log_position_of
-from app.formats.replicate.metadata import SourceColumn, TableMetadata
+from app.formats.replicate.metadata import MetadataMessage, SourceColumn
 from app.formats.replicate.standard_form import HeaderPointers
 from mirrorgate.errors import Code
 from tests.support.rejections import rejected
@@ -101,7 +101,7 @@ def test_a_metadata_message_declares_its_table(samples: Path) -> None:
     message = sample(samples, "md_employees")
     body = message["message"]
     for spelling, pointer in ((message, "/message"), (body, ""), ({"message": body}, "/message")):
-        metadata = TableMetadata(0, EMPLOYEES, SCHEMA, SCHEMA_ID, 1, pointer, COLUMNS, task="replicate/hr_to_fabric")
+        metadata = MetadataMessage(0, EMPLOYEES, SCHEMA, SCHEMA_ID, 1, pointer, COLUMNS, task="replicate/hr_to_fabric")
         assert decoded(spelling) == ReplicateRequest([metadata], [], 0)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from app.domain.model.names import SourceName
 from app.ingest import ArcionJson, reader_thread
-from app.ingest.columnar import Asked, ColumnarBody, Decline, Declined, Outcome, read_together
+from app.ingest.columnar import Asked, ColumnarBody, Decline, Declined, ReadOutcome, read_together
 from app.ingest.reader_thread import MAX_SHORT_BYTES, ColumnarReader, LoopBridge, LoopFuture, UnreadBody
 from app.ingest.table_cache import TableCache
 from app.staging.batches.batch import Receipt
@@ -103,7 +103,7 @@ class _Recorded:
         self.began, self.may_go = Event(), Event()
         self.groups: list[list[int]] = []
 
-    def __call__(self, requests: Sequence[Asked[ColumnarBody]], _: TableCache) -> list[Outcome]:
+    def __call__(self, requests: Sequence[Asked[ColumnarBody]], _: TableCache) -> list[ReadOutcome]:
         self.groups.append([len(one.body.body) for one in requests])
         self.began.set()
         assert self.may_go.wait(WAIT_SECONDS)

@@ -14,14 +14,14 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.mirror.inspection.difference import Change, compare_versions, differing_files
+from app.mirror.inspection.difference import ChangedRow, compare_versions, differing_files
 from app.mirror.inspection.history import read_history, read_key_columns
 from tests.mirror.inspection.mirrored import Mirrored
 
 ODD = ('se"lect', "a, b", "from", "naïve ключ 🔑", " c0 ", "it's")
 
 
-def changes(table: Mirrored, first: int | None, last: int) -> list[Change]:
+def changes(table: Mirrored, first: int | None, last: int) -> list[ChangedRow]:
     before = None if first is None else DeltaTable(table.uri, version=first)
     after = DeltaTable(table.uri, version=last)
     with compare_versions(before, after, read_key_columns(read_history(table.target, after))) as found:

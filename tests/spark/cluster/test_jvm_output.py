@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
-from spark_jobs.spark.session import JvmOutput, Record, records
+from spark_jobs.spark.session import JvmMessage, JvmOutput, records
 from tests.support.waiting import wait_until
 
 PRINTED = """\
@@ -58,7 +58,7 @@ def test_the_pipe_is_read_to_its_end_in_whatever_pieces_it_comes() -> None:
 
 
 def test_a_text_without_a_head_is_a_record() -> None:
-    assert list(records(["", "hello", " more"])) == [Record("info", None, "hello\n more")]
+    assert list(records(["", "hello", " more"])) == [JvmMessage("info", None, "hello\n more")]
 
 
 def test_a_connection_that_the_jvm_drops_is_one_line(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_image import decode_image
 from app.domain.rows.row_rules import RowRules
 from app.staging.batches.batch import Batch, StagingRequest
-from app.staging.batches.stage_transaction import Outcome, encode_blocks, stage_requests
+from app.staging.batches.stage_transaction import StagingOutcome, encode_blocks, stage_requests
 from app.staging.images import image_snapshot
 from app.staging.loads import (
     abort_load,
@@ -292,7 +292,7 @@ class Gateway:
             images = [decode_image(image) for chunk in snapshot.images for image in chunk]
         return {image[0]: image[1] for image in images}
 
-    def _transaction(self, requests: Sequence[StagingRequest], *, crash: bool) -> Sequence[Outcome]:
+    def _transaction(self, requests: Sequence[StagingRequest], *, crash: bool) -> Sequence[StagingOutcome]:
         with self.engine.begin() as connection:
             staged = stage_requests(connection, requests, encode_blocks(requests))
             if crash:

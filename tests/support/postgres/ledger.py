@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from app.domain.model.landing_file import BuiltFile, PlannedFile
 from app.domain.model.table import Epoch, Table, TableId
-from app.domain.publication import Block, FileLimits
+from app.domain.publication import ChainBlock, FileLimits
 from app.staging.ledger.files import read_chain, record_published, register_builds
 from app.staging.ledger.leases import Claim, claim_table, renew_lease
 from app.staging.ledger.planning import plan_next_files
@@ -77,7 +77,7 @@ def ranges(files: Iterable[PlannedFile]) -> list[tuple[int, int, int, int]]:
     return [(f.identity.number, f.identity.first_sequence, f.identity.last_sequence, f.identity.rows) for f in files]
 
 
-def chain(engine: sa.Engine, table: Table) -> list[Block]:
+def chain(engine: sa.Engine, table: Table) -> list[ChainBlock]:
     """Return the metadata blocks of a table."""
     with engine.begin() as connection:
         return [*read_chain(connection, table.table_id, table.generation)]

@@ -128,7 +128,7 @@ MAX_REASON_CHARACTERS: Final = 1000
 _NOT_DROPPING: Final = frozenset({TableState.ACTIVE, TableState.PAUSED, TableState.QUARANTINED})
 
 
-class Asked(NamedTuple):
+class QuestionContent(NamedTuple):
     """The content of a question's page, and the plan of a rebuild, whose fingerprint the form sends back."""
 
     consequences: Sequence[str]
@@ -145,7 +145,7 @@ class Question:
     """The title with `{}` for the name of the table."""
     words: str
     button: str
-    ask: Callable[[Connection, SeenTable, Visit], Asked]
+    ask: Callable[[Connection, SeenTable, Visit], QuestionContent]
     is_danger: bool = True
     asks_generation: bool = True
     asks_reason: bool = False
@@ -212,10 +212,10 @@ def _release(sent: Submission) -> None:
     sent.operation.release(reason, rewrite_marker=sent.form.optional("rewrite_marker") is not None)
 
 
-def _ask_release(connection: Connection, seen: SeenTable, visit: Visit) -> Asked:
+def _ask_release(connection: Connection, seen: SeenTable, visit: Visit) -> QuestionContent:
     counts = _counts(connection, seen)
     why = [f"The table was stopped because of {counts.state_reason}"] if counts.state_reason else []
-    return Asked(
+    return QuestionContent(
         [
             *why,
             "The drain compares the folder with the ledger again. If the cause is still there, it stops the table "
@@ -231,8 +231,8 @@ def _backfill(sent: Submission) -> bool:
     return images is None or not images.complete
 
 
-def _ask_backfill(connection: Connection, seen: SeenTable, visit: Visit) -> Asked:
-    return Asked([*_backfill_consequences(seen.table, find_backfill(connection, seen.table))])
+def _ask_backfill(connection: Connection, seen: SeenTable, visit: Visit) -> QuestionContent:
+    return QuestionContent([*_backfill_consequences(seen.table, find_backfill(connection, seen.table))])
 
 
 def _backfill_consequences(table: Table, backfill: Backfill | None) -> Iterator[str]:
@@ -246,7 +246,7 @@ def _backfill_consequences(table: Table, backfill: Backfill | None) -> Iterator[
     )
 
 
-def _ask_rebuild(connection: Connection, seen: SeenTable, visit: Visit) -> Asked:
+def _ask_rebuild(connection: Connection, seen: SeenTable, visit: Visit) -> QuestionContent:
     table, rebuild, counts = seen.table, checked_rebuild(connection, seen), _counts(connection, seen)
     consequences = (
         f"A drain copies {text.amount(rebuild.rows_total or 0, 'row image')} into generation {rebuild.next_generation},"
@@ -257,10 +257,10 @@ def _ask_rebuild(connection: Connection, seen: SeenTable, visit: Visit) -> Asked
         "From then on changes are accepted by the new columns and keys; they wait behind the copied rows.",
         "A rebuild cannot be canceled.",
     )
-    return Asked(consequences, PlanFields.of(rebuild.plan, table.schema), rebuild.fingerprint)
+    return QuestionContent(consequences, PlanFields.of(rebuild.plan, table.schema), rebuild.fingerprint)
 
 
-def _ask_recreate(connection: Connection, seen: SeenTable, visit: Visit) -> Asked:
+def _ask_recreate(connection: Connection, seen: SeenTable, visit: Visit) -> QuestionContent:
     return _ask_deletion(
         connection,
         seen,
@@ -269,12 +269,12 @@ def _ask_recreate(connection: Connection, seen: SeenTable, visit: Visit) -> Aske
     )
 
 
-def _ask_drop(connection: Connection, seen: SeenTable, visit: Visit) -> Asked:
+def _ask_drop(connection: Connection, seen: SeenTable, visit: Visit) -> QuestionContent:
     then = "Then the table is gone, and its name can be registered again. Its events remain."
     return _ask_deletion(connection, seen, then)
 
 
-def _ask_deletion(connection: Connection, seen: SeenTable, then: str) -> Asked:
+def _ask_deletion(connection: Connection, seen: SeenTable, then: str) -> QuestionContent:
     """Return what happens to the folder and to what waits, and what follows."""
     counts = _counts(connection, seen)
     consequences = [
@@ -287,7 +287,7 @@ def _ask_deletion(connection: Connection, seen: SeenTable, then: str) -> Asked:
     if counts.waiting_letters:
         letters = text.amount(counts.waiting_letters, "dead letter")
         consequences.append(f"{letters} can be read, but no longer replayed.")
-    return Asked([*consequences, then, "This cannot be undone."])
+    return QuestionContent([*consequences, then, "This cannot be undone."])
 
 
 def _abort(sent: Submission) -> None:
@@ -297,7 +297,7 @@ def _abort(sent: Submission) -> None:
         raise ended(load)
 
 
-def _ask_abort(connection: Connection, seen: SeenTable, visit: Visit) -> Asked:
+def _ask_abort(connection: Connection, seen: SeenTable, visit: Visit) -> QuestionContent:
     """Return what remains of the load. Raises RejectedInput `load_ended` if it has ended meanwhile."""
     load = _loads(visit).get(_load_id(visit))
     if load.state.has_ended:
@@ -306,7 +306,7 @@ def _ask_abort(connection: Connection, seen: SeenTable, visit: Visit) -> Asked:
         rest = f"Of the rows that it did not have, {text.count(load.deletes)} are deleted already. The others remain."
     else:
         rest = "Rows that it did not have remain too: nothing is deleted."
-    return Asked(
+    return QuestionContent(
         [
             f"What the load has landed remains: {text.amount(load.rows, 'row')}.",
             rest,

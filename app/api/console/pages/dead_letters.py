@@ -11,7 +11,7 @@ from typing import Annotated, Final, NamedTuple
 
 from fastapi import APIRouter, Path, Query, Response
 
-from app.api.console.answers import ConsoleForm, ConsoleUser, Form, SignedIn, see_other
+from app.api.console.answers import ConsoleForm, ConsoleUser, FormFields, SignedIn, see_other
 from app.api.operations.keys import caller_names
 from app.api.operations.table_operations import (
     discard_through,
@@ -305,7 +305,7 @@ def _found(user: SignedIn, letter_id: int) -> tuple[SeenLetter, Mapping[str, str
     raise unknown_letter(letter_id)
 
 
-def _selected(user: SignedIn, form: Form) -> list[SeenLetter]:
+def _selected(user: SignedIn, form: FormFields) -> list[SeenLetter]:
     """Return the dead letters whose boxes are checked, oldest first, without those that the user may not see."""
     numbers = (name.removeprefix(_SELECTED) for name in form.fields if name.startswith(_SELECTED))
     ids = [int(number) for number in numbers if number.isascii() and number.isdigit() and len(number) <= 18]

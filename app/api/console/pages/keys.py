@@ -9,7 +9,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Response
 from pydantic import ValidationError
 
-from app.api.console.answers import ConsoleForm, ConsoleUser, Form, SignedIn, see_other
+from app.api.console.answers import ConsoleForm, ConsoleUser, FormFields, SignedIn, see_other
 from app.api.operations import keys as operations
 from app.api.schemas.access import MAX_OVERLAP_SECONDS, CreateKey, UpdateKey
 from app.console.render import Notice, key_path
@@ -128,7 +128,7 @@ def delete(key_id: str, user: ConsoleUser, form: ConsoleForm) -> Response:
     return see_other(PATH)
 
 
-def _wanted(form: Form) -> dict[str, Any]:
+def _wanted(form: FormFields) -> dict[str, Any]:
     """Return the fields of a new key as the model of the API takes them; it judges what cannot be read."""
     expires = form.optional("expires")
     return {
@@ -140,7 +140,7 @@ def _wanted(form: Form) -> dict[str, Any]:
     }
 
 
-def _changed(form: Form) -> dict[str, Any]:
+def _changed(form: FormFields) -> dict[str, Any]:
     """Return name and limits as the models of the API take them; null means no name, or the limit of the settings."""
     rate, size = form.optional("requests_per_second"), form.optional("bytes_per_second")
     return {
@@ -150,7 +150,7 @@ def _changed(form: Form) -> dict[str, Any]:
     }
 
 
-def _typed(form: Form) -> dict[str, str]:
+def _typed(form: FormFields) -> dict[str, str]:
     """Return the text fields as they were typed in."""
     return {name: form.raw(name) for name in _NEW}
 
@@ -222,7 +222,7 @@ def _new_key(
     )
 
 
-def _new_key_again(user: SignedIn, form: Form, error: RejectedInput, problems: tuple[str, ...]) -> Response:
+def _new_key_again(user: SignedIn, form: FormFields, error: RejectedInput, problems: tuple[str, ...]) -> Response:
     return _new_key(
         user,
         _typed(form),

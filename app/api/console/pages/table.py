@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from fastapi import APIRouter, Response
 
-from app.api.console.answers import Form, Rejected, see_other
+from app.api.console.answers import FormFields, Rejected, see_other
 from app.api.console.pages.acts import ACTS, Act, buttons_of, last_rebuild, notice_of
 from app.api.console.pages.visit import FRAGMENT, PATH, SeenTable, SubmissionDep, Visit, VisitDep, number_in
 from app.api.operations.keys import caller_names
@@ -26,7 +26,7 @@ from app.domain.health.troubles import database_troubles, troubles
 from app.domain.model.landing_file import file_name
 from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, FileNumber
-from app.domain.publication import Block
+from app.domain.publication import ChainBlock
 from app.staging.connection.database import Connection, read_snapshot, translated_errors
 from app.staging.ledger.files import batches_of_file, find_file, newest_files, schema_events
 from app.staging.ledger.reports import fabric_facts
@@ -212,7 +212,7 @@ def schema(visit: VisitDep) -> Response:
     )
 
 
-def _described(events: Sequence[Block]) -> list[tuple[Block, SchemaEvent]]:
+def _described(events: Sequence[ChainBlock]) -> list[tuple[ChainBlock, SchemaEvent]]:
     """Return the newest events of the chain that set a schema, each with its columns and what it changed."""
     ordered = [*reversed(events)]
     schemas = [b64decode(block.event["schema"]) for block in ordered]
@@ -299,7 +299,7 @@ def _submit(act: Act, sent: SubmissionDep) -> Response:
     return _status_page(sent.visit, found.notice, found.status)
 
 
-def _question_page(act: Act, visit: Visit, form: Form | None = None, found: Rejected | None = None) -> Response:
+def _question_page(act: Act, visit: Visit, form: FormFields | None = None, found: Rejected | None = None) -> Response:
     """Return the page that asks before an act, with what was typed in before."""
     assert act.question is not None
     with translated_errors(), visit.gateway.engine.begin() as connection:

@@ -20,7 +20,7 @@ from app.api.changes.parameters import (
     rows_csv_query,
     rows_query,
 )
-from app.api.console.answers import ConsoleForm, ConsoleUser, Form, SignedIn
+from app.api.console.answers import ConsoleForm, ConsoleUser, FormFields, SignedIn
 from app.api.exchange import Exchange, exchange_of
 from app.api.gateway import gateway_in
 from app.api.middleware.error_handlers import validation_rejection
@@ -150,7 +150,7 @@ def _shown(
     )
 
 
-def _typed_in(form: Form) -> Typed:
+def _typed_in(form: FormFields) -> Typed:
     return Typed(
         source_format=_format_of(form.text("format")),
         table=form.text("table"),

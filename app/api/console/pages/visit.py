@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from fastapi import Depends, Response
 
 from app.api.auth.dependencies import visible_name
-from app.api.console.answers import ConsoleForm, ConsoleUser, Form, Rejected, SignedIn
+from app.api.console.answers import ConsoleForm, ConsoleUser, FormFields, Rejected, SignedIn
 from app.api.gateway import Gateway
 from app.api.operations.table_operations import TableOperation, visible_table
 from app.console.render import FRAGMENTS, Notice
@@ -97,7 +97,7 @@ class Submission:
     """A form about one table."""
 
     visit: Visit
-    form: Form
+    form: FormFields
 
     @property
     def operation(self) -> TableOperation:
