@@ -88,6 +88,10 @@ def mirror(
 
     Raises RejectedByGateway for rows or a key that the gateway rejects, TemporarilyUnavailable after `give_up_after`
     seconds, Misconfigured `extra_missing` without PyArrow, and what `stages.wait_until` raises, when all is durable.
+
+    For example:
+
+        mirror([{"id": 1}], "shop.orders", key="id")
     """
     if client is None:
         found_url, found_key = url or os.environ.get("MIRRORGATE_URL"), api_key or os.environ.get("MIRRORGATE_API_KEY")

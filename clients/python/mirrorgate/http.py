@@ -60,6 +60,11 @@ class GatewayClient:
 
     Methods raise RejectedByGateway for an error answer, AnswerLost for a broken connection, and TemporarilyUnavailable
     if no gateway answers.
+
+    For example:
+
+        with GatewayClient(url, key) as gateway:
+            gateway.post_changes("rows", b'[{"id": 1}]', table="shop.orders", key="orders-2026-11-28")
     """
 
     def __init__(self, url: str, key: str, certificate: Path | None = None) -> None:

@@ -22,7 +22,15 @@ Mode = Literal["full", "append"]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A load session of a table. `patience` says how long a call is repeated while the gateway is unreachable."""
+    """A load session of a table. `patience` says how long a call is repeated while the gateway is unreachable.
+
+    For example:
+
+        with GatewayClient(url, key) as gateway:
+            load = Load.begin(gateway, "shop.orders", "full")
+            gateway.post_changes("rows", b'[{"id": 1}]', table="shop.orders", headers=load.headers)
+            load.complete()  # deletes the rows that were not sent
+    """
 
     client: GatewayClient
     table: str

@@ -220,6 +220,13 @@ class Producer:
     """Sender of requests, one after the other, under the numbers of one name. Not thread-safe; a client may be shared.
 
     `send` raises what RequestSender raises, and ProducerConflict if the gateway knows other requests of the name.
+
+    For example:
+
+        with GatewayClient(url, key) as gateway:
+            exporter = Producer(gateway, "orders-exporter", Patience())
+            if exporter.position is None:  # else continue behind what is durable
+                exporter.send(ChangeRequest("rows", b'{"id": 1}', {"table": "shop.orders"}, position="1"))
     """
 
     def __init__(self, client: GatewayClient, name: str, patience: Patience) -> None:

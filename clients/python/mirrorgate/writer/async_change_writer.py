@@ -66,6 +66,12 @@ class AsyncChangeWriter(Generic[Row]):
 
     Use it as `async with`, which starts it. Rows land in the order of the calls of `write`. The functions that it calls
     run in the event loop and must not block. A cancelled call leaves its rows to the writer.
+
+    For example:
+
+        async with AsyncGatewayClient(url, key) as gateway, AsyncChangeWriter(gateway, table="shop.orders") as orders:
+            await orders.write({"id": 1})
+            await orders.flush()  # returns when it is durable, as the end of the block does
     """
 
     def __init__(self, client: AsyncGatewayClient, **options: Unpack[WriterOptions]) -> None:

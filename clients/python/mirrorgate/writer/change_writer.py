@@ -105,6 +105,13 @@ class ChangeWriter(Generic[Row]):
 
     Thread-safe: rows land in the order of the calls of `write`. A process that was forked opens its own writer, because
     a fork copies no threads. `on_rejected` may write other rows, even beyond the limit of the buffer.
+
+    For example:
+
+        with GatewayClient(url, key) as gateway, ChangeWriter(gateway, table="shop.orders") as orders:
+            orders.write({"id": 1})
+            orders.delete({"id": 2})
+            orders.flush()  # returns when both are durable, as the end of the block does
     """
 
     def __init__(
