@@ -1,5 +1,6 @@
 """Calls to the gateway that many tests share."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Self
@@ -70,6 +71,40 @@ class Gateway(httpx.Client):
     def status(self, table: str) -> dict[str, Any]:
         status: dict[str, Any] = self.get(f"/v1/tables/{table}").raise_for_status().json()
         return status
+
+    def types(self, table: str) -> dict[str, str]:
+        """Return the type of each column of a table, in their order."""
+        columns = self.get(f"/v1/tables/{table}/schema").raise_for_status().json()["columns"]
+        return {column["name"]: column["type"] for column in columns}
+
+    def events(self, table: str) -> list[dict[str, Any]]:
+        events: list[dict[str, Any]] = self.get(f"/v1/tables/{table}/events").raise_for_status().json()["events"]
+        return events
+
+    def letters(self, table: str, **parameters: Any) -> list[dict[str, Any]]:
+        """Return the dead letters of a table as they are listed."""
+        answer = self.get(f"/v1/tables/{table}/dead-letters", params=parameters).raise_for_status()
+        letters: list[dict[str, Any]] = answer.json()["letters"]
+        return letters
+
+    def audit(self, **wanted: Any) -> list[dict[str, Any]]:
+        """Return the first page of the audit."""
+        events: list[dict[str, Any]] = self.get("/v1/audit", params=wanted).raise_for_status().json()["events"]
+        return events
+
+    def metric(self, series: str) -> float:
+        """Return the sum of the series of ours with this name, or with a name and its first labels; 0 without one."""
+        text = self.get("/metrics").raise_for_status().text
+        return sum(map(float, re.findall(rf"^mirrorgate_{re.escape(series)}(?:[{{,].*)? (\S+)$", text, re.MULTILINE)))
+
+    def listed_keys(self) -> list[dict[str, Any]]:
+        keys: list[dict[str, Any]] = self.get("/v1/keys").raise_for_status().json()["keys"]
+        return keys
+
+    def new_key(self, *rights: str, **wanted: Any) -> dict[str, Any]:
+        """Create a key, for all tables unless `tables` says otherwise; return it with its id and its secrets."""
+        created: dict[str, Any] = self.post("/v1/keys", json={"rights": rights, **wanted}).raise_for_status().json()
+        return created
 
 
 @contextmanager

@@ -62,9 +62,7 @@ def client_with(gateway: Gateway, api_address: str) -> Iterator[ClientWith]:
     with ExitStack() as stack:
 
         def client(*rights: str, tables: list[str] | None = None) -> Gateway:
-            wanted = {"rights": list(rights), "tables": tables or ["*"]}
-            key = gateway.post("/v1/keys", json=wanted).raise_for_status().json()["key"]
-            return stack.enter_context(Gateway.at(api_address, key))
+            return stack.enter_context(Gateway.at(api_address, gateway.new_key(*rights, tables=tables or ["*"])["key"]))
 
         yield client
 

@@ -1,6 +1,5 @@
 """Gateways with their own settings."""
 
-import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, Protocol
@@ -31,16 +30,3 @@ def serve(database_url: str) -> Iterator[Serve]:
 @pytest.fixture
 def gateway(serve: Serve) -> Gateway:
     return serve()
-
-
-def metric(gateway: Gateway, series: str) -> float:
-    """Return the value of a series of ours at `/metrics`, 0 without it."""
-    text = gateway.get("/metrics").raise_for_status().text
-    found = re.findall(rf"^mirrorgate_{re.escape(series)} (\S+)$", text, re.MULTILINE)
-    return float(found[0]) if found else 0.0
-
-
-def new_key(gateway: Gateway, **wanted: Any) -> dict[str, str]:
-    """Create a key that may send changes; return it with its ID and secrets."""
-    created: dict[str, str] = gateway.post("/v1/keys", json={"rights": ["ingest"], **wanted}).raise_for_status().json()
-    return created

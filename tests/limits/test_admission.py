@@ -23,7 +23,7 @@ from app.api.limits import (
 )
 from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
-from tests.limits.conftest import Serve, metric, new_key
+from tests.limits.conftest import Serve
 from tests.limits.slow_commits import commit_freely, held_commits, wait_for_a_held_commit
 from tests.support.http.raw_http import RawClient, chunk, connected, head, request
 from tests.support.waiting import wait_until
@@ -99,7 +99,7 @@ def test_beyond_so_many_requests_in_progress_others_are_rejected(
     serve: Serve, engine: sa.Engine, connections: ExitStack
 ) -> None:
     gateway = serve(max_concurrent_requests=2, max_key_share=1)
-    before = metric(gateway, "change_requests_in_flight")
+    before = gateway.metric("change_requests_in_flight")
     clients = [connections.enter_context(connected(str(gateway.base_url))) for _ in range(3)]
     connections.callback(commit_freely, engine)
     with held_commits(engine):
@@ -107,7 +107,7 @@ def test_beyond_so_many_requests_in_progress_others_are_rejected(
             client.send(request(PATH, ADMIN_KEY, BODY))
         wait_for_a_held_commit(engine)
         wait_until(
-            lambda: metric(gateway, "change_requests_in_flight") == before + 2, within=30, what="both are in progress"
+            lambda: gateway.metric("change_requests_in_flight") == before + 2, within=30, what="both are in progress"
         )
         clients[2].send(request(PATH, ADMIN_KEY, BODY))
         assert clients[2].answer().json()["code"] == "overloaded"
@@ -150,7 +150,7 @@ def test_bodies_that_are_half_there_do_not_block_each_other_for_ever(serve: Serv
 
 def test_one_key_gets_no_more_than_its_share(serve: Serve, connections: ExitStack) -> None:
     gateway = serve(max_body_bytes=50_000, max_bytes_in_memory=200_000, max_concurrent_requests=8)
-    greedy = new_key(gateway)["key"]
+    greedy = gateway.new_key("ingest")["key"]
     for _ in range(2):
         half(gateway, connections, 50_000, key=greedy)
     with Gateway.at(str(gateway.base_url), greedy) as client:
@@ -162,7 +162,7 @@ def test_one_key_gets_no_more_than_its_share(serve: Serve, connections: ExitStac
 
 def test_one_key_gets_no_more_than_its_share_of_requests(serve: Serve, connections: ExitStack) -> None:
     gateway = serve(max_concurrent_requests=4)
-    greedy = new_key(gateway)["key"]
+    greedy = gateway.new_key("ingest")["key"]
     for _ in range(2):
         half(gateway, connections, len(BODY), key=greedy)
     beyond(gateway, connections, greedy)
@@ -172,7 +172,7 @@ def test_one_key_gets_no_more_than_its_share_of_requests(serve: Serve, connectio
 def test_whatever_other_keys_hold_the_first_request_of_a_key_gets_in(serve: Serve, connections: ExitStack) -> None:
     gateway = serve(max_body_bytes=70_000, max_bytes_in_memory=140_000, max_concurrent_requests=4, max_key_share=1)
     for size in (70_000, 70_000, 10_000, 10_000):  # with two keys: one alone holds all bytes, the other the places
-        key = new_key(gateway)["key"]
+        key = gateway.new_key("ingest")["key"]
         half(gateway, connections, size, key=key)
     beyond(gateway, connections, key)
     assert gateway.arcion(insert("t", id="2")).status_code == 202
@@ -182,7 +182,7 @@ def test_several_busy_keys_leave_room_for_another(serve: Serve, connections: Exi
     """Each can hold as much as stays free: of 20 places the first gets 10, the next 5, then 2 and 1."""
     gateway = serve(max_concurrent_requests=20)
     for places in (10, 5, 2, 1):
-        key = new_key(gateway)["key"]
+        key = gateway.new_key("ingest")["key"]
         for _ in range(places):
             half(gateway, connections, len(BODY), key=key)
         beyond(gateway, connections, key)

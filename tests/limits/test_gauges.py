@@ -4,7 +4,7 @@ import pytest
 
 from app.api.limits import Allowance, MemoryBudget, Reservation
 from app.observability.api_metrics import BODY_BYTES, CHANGE_REQUESTS
-from tests.limits.conftest import Serve, metric
+from tests.limits.conftest import Serve
 
 
 def test_the_memory_budget_is_shown(serve: Serve) -> None:
@@ -12,7 +12,7 @@ def test_the_memory_budget_is_shown(serve: Serve) -> None:
 
     def shown() -> list[float]:
         names = ("change_requests_in_flight", "unfinished_bodies", "body_bytes_in_memory")
-        return [metric(gateway, name) for name in names]
+        return [gateway.metric(name) for name in names]
 
     before = shown()
     reservation = Reservation(MemoryBudget(Allowance(2, 100), 1, 100))
@@ -22,7 +22,7 @@ def test_the_memory_budget_is_shown(serve: Serve) -> None:
     reservation.hold_body(40, 40, is_complete=True)
     reservation.reserve(70)
     assert shown() == [before[0] + 1, before[1], before[2] + 70]
-    assert metric(gateway, "large_bodies_waiting") == 0
+    assert gateway.metric("large_bodies_waiting") == 0
     reservation.release()
     assert shown() == before
     assert {gauge._multiprocess_mode for gauge in (CHANGE_REQUESTS, BODY_BYTES)} == {"livesum"}

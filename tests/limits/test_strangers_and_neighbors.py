@@ -17,7 +17,7 @@ from app.api.application import create_app
 from app.observability.resource_watch import raise_descriptor_limit
 from app.settings import Settings
 from tests.api.calls import Gateway, insert
-from tests.limits.conftest import Serve, metric, new_key
+from tests.limits.conftest import Serve
 from tests.support.http.issuer import AUDIENCE, CLIENT_ID, Issuer, issuing
 from tests.support.http.raw_http import RawClient, connected, head, request
 from tests.support.waiting import wait_until
@@ -88,7 +88,7 @@ class Victim:
 
     def __init__(self, gateway: Gateway, stack: ExitStack) -> None:
         self.answers: Counter[int] = Counter()
-        self._client = stack.enter_context(Gateway.at(str(gateway.base_url), new_key(gateway)["key"]))
+        self._client = stack.enter_context(Gateway.at(str(gateway.base_url), gateway.new_key("ingest")["key"]))
         self._ids = itertools.count()
 
     def post(self, times: int = 1) -> None:
@@ -102,7 +102,7 @@ class Victim:
 def held(gateway: Gateway) -> list[float]:
     """Return what is held of the budget; the process may have held something before the gateway began."""
     names = ("unfinished_bodies", "body_bytes_in_memory", "change_requests_in_flight")
-    return [metric(gateway, name) for name in names]
+    return [gateway.metric(name) for name in names]
 
 
 def check_all_is_forgotten(gateway: Gateway, before: list[float]) -> None:
@@ -152,7 +152,7 @@ def batches(routes: list[tuple[str, str]], size: int) -> list[list[tuple[str, st
 def test_unverified_signatures_stop_nobody_not_even_senders_that_sign(serve: Serve) -> None:
     gateway = serve(signing_key="a-signing-key-only-for-tests-of-limits")
     before = held(gateway)
-    keys = [new_key(gateway, hmac=True, requests_per_second=1_000) for _ in range(2)]
+    keys = [gateway.new_key("ingest", hmac=True, requests_per_second=1_000) for _ in range(2)]
     with ExitStack() as stack:
         victim = Victim(gateway, stack)
         anonymous = stack.enter_context(Gateway.at(str(gateway.base_url), None))
@@ -195,7 +195,7 @@ def test_two_keys_with_dripping_bodies_stop_no_other_key(serve: Serve) -> None:
     before = held(gateway)
     with ExitStack() as stack:
         victim = Victim(gateway, stack)
-        greedy = [new_key(gateway)["key"] for _ in range(2)]
+        greedy = [gateway.new_key("ingest")["key"] for _ in range(2)]
         dripping = []
         for key in greedy:
             for _ in range(3):
@@ -205,7 +205,9 @@ def test_two_keys_with_dripping_bodies_stop_no_other_key(serve: Serve) -> None:
         for connection in dripping:
             drip(connection)
         victim.post(10)
-        several = [flood(gateway, stack, [request(CHANGES, new_key(gateway)["key"], ROWS)])[0] for _ in range(3)]
+        several = [
+            flood(gateway, stack, [request(CHANGES, gateway.new_key("ingest")["key"], ROWS)])[0] for _ in range(3)
+        ]
         assert [RawClient(connection).answer().status for connection in several] == [202] * 3
         victim.lost_nothing()
     check_all_is_forgotten(gateway, before)

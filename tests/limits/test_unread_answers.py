@@ -9,7 +9,7 @@ import pytest
 
 from app.api.openapi.document import STATIC
 from tests.api.calls import ADMIN_KEY, Gateway, insert
-from tests.limits.conftest import Serve, metric
+from tests.limits.conftest import Serve
 from tests.support.http.raw_http import RawClient
 from tests.support.waiting import wait_until
 
@@ -54,7 +54,7 @@ def wide(gateway: Gateway) -> Gateway:
 
 
 def given_up(gateway: Gateway, route: str) -> float:
-    return metric(gateway, f'requests_total{{route="{route}",status="499"}}')
+    return gateway.metric(f'requests_total{{route="{route}",status="499"}}')
 
 
 def is_cut_off(client: RawClient) -> bool:
@@ -77,7 +77,7 @@ def test_a_connection_that_reads_nothing_is_closed_at_every_route_with_large_ans
         "/v1/tables": get("/v1/tables"),
         "/metrics": get("/metrics"),
     }
-    before = {name: metric(gateway, name) for name in ("answer_bytes_in_memory", "change_requests_in_flight")}
+    before = {name: gateway.metric(name) for name in ("answer_bytes_in_memory", "change_requests_in_flight")}
     with ExitStack() as stack:
         clients = [stack.enter_context(narrow(gateway)) for _ in range(4 * len(cases))]
         halves = [stack.enter_context(narrow(gateway)) for _ in cases]
@@ -89,7 +89,7 @@ def test_a_connection_that_reads_nothing_is_closed_at_every_route_with_large_ans
         for route in cases:
             wait_until(lambda route=route: given_up(gateway, route) >= 4, within=60, what=f"{route} is given up")
         for name, at_first in before.items():
-            wait_until(lambda n=name, v=at_first: metric(gateway, n) == v, within=30, what=f"{name} is given back")
+            wait_until(lambda n=name, v=at_first: gateway.metric(n) == v, within=30, what=f"{name} is given back")
         assert all(is_cut_off(client) for _, client in clients)
         assert gateway.arcion(insert("t", id="1")).status_code == 202
 
@@ -97,31 +97,31 @@ def test_a_connection_that_reads_nothing_is_closed_at_every_route_with_large_ans
 def test_an_answer_keeps_its_memory_and_its_place_until_it_is_read(serve: Serve) -> None:
     gateway = wide(serve(send_buffer=BUFFER, max_concurrent_requests=2, max_key_share=1, **PATIENT))
     of_answers = "answer_bytes_in_memory"
-    unread, working = metric(gateway, of_answers), metric(gateway, "change_requests_in_flight")
+    unread, working = gateway.metric(of_answers), gateway.metric("change_requests_in_flight")
     with ExitStack() as stack:
         clients = [stack.enter_context(narrow(gateway)) for _ in range(2)]
         for connection, _ in clients:
             connection.sendall(dry_run())
-        wait_until(lambda: metric(gateway, of_answers) > unread + 400_000, within=30, what="both wait for readers")
-        assert metric(gateway, "change_requests_in_flight") == working + 2
+        wait_until(lambda: gateway.metric(of_answers) > unread + 400_000, within=30, what="both wait for readers")
+        assert gateway.metric("change_requests_in_flight") == working + 2
         assert gateway.arcion(insert("t", id="1")).status_code == 503
         for _, client in clients:
             assert len(client.answer().json()["tables"]) == 1
-        wait_until(lambda: metric(gateway, of_answers) == unread, within=30, what="both are read")
+        wait_until(lambda: gateway.metric(of_answers) == unread, within=30, what="both are read")
         assert gateway.arcion(insert("t", id="1")).status_code == 202
 
 
 def test_unread_answers_of_one_key_are_bounded_and_stop_no_other_key(serve: Serve) -> None:
     gateway = wide(serve(send_buffer=BUFFER, max_body_bytes=10**6, max_bytes_in_memory=2_000_000, **PATIENT))
     overloaded = 'rejected_requests_total{code="overloaded"}'
-    before = metric(gateway, overloaded)
-    greedy, other = (gateway.post("/v1/keys", json={"rights": ["admin"]}).json()["key"] for _ in range(2))
+    before = gateway.metric(overloaded)
+    greedy, other = (gateway.new_key("admin")["key"] for _ in range(2))
     with ExitStack() as stack:
         clients = [stack.enter_context(narrow(gateway)) for _ in range(5)]
         for connection, _ in clients:
             connection.sendall(dry_run(greedy, 120_000))
         # Of 500,000 bytes for answers, the key gets a half.
-        wait_until(lambda: metric(gateway, overloaded) >= before + 3, within=30, what="three answers are dropped")
+        wait_until(lambda: gateway.metric(overloaded) >= before + 3, within=30, what="three answers are dropped")
         with Gateway.at(str(gateway.base_url), other) as client:
             assert client.rows("wide", *[{"id": 1}] * 60, dry_run="true").status_code == 200
             assert client.get("/metrics").status_code == 200

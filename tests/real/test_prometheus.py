@@ -112,10 +112,9 @@ def site(database_url: str, tmp_path: Path) -> Iterator[Site]:
     with ExitStack() as stack:
         _, address = stack.enter_context(api_process(database_url, ADMIN_KEY))
         gateway = stack.enter_context(Gateway.at(address, ADMIN_KEY))
-        answer = gateway.post("/v1/keys", json={"name": "Prometheus", "rights": ["read"]})
-        assert answer.status_code == 201, answer.text
+        key = gateway.new_key("read", name="Prometheus")["key"]
         targets = {"mirrorgate-api": address.removeprefix("http://"), "mirrorgate-drain": f"127.0.0.1:{drain_port}"}
-        configuration = configured(tmp_path, targets, of_alertmanager, answer.json()["key"])
+        configuration = configured(tmp_path, targets, of_alertmanager, key)
         options = ["--config.file", tmp_path / "alertmanager.yaml", "--storage.path", tmp_path / "alertmanager"]
         options += ["--web.listen-address", of_alertmanager, "--cluster.listen-address="]
         stack.enter_context(program(tmp_path / "alertmanager.log", alertmanager, *options))

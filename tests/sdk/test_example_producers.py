@@ -39,7 +39,7 @@ def proxy(gateway: Gateway) -> Iterator[DroppingProxy]:
 @pytest.fixture
 def key(gateway: Gateway) -> str:
     """Create a key that may post changes, and no more."""
-    return new_key(gateway)
+    return str(gateway.new_key("ingest", tables=["sales.*"])["key"])
 
 
 @pytest.fixture
@@ -67,11 +67,6 @@ def program(request: pytest.FixtureRequest) -> list[str]:
     if request.param == "python":
         return [sys.executable, str(EXAMPLES / "python" / "producer.py")]
     return ["node", str(request.getfixturevalue("compiled"))]
-
-
-def new_key(gateway: Gateway, **limits: float) -> str:
-    created = gateway.post("/v1/keys", json={"rights": ["ingest"], "tables": ["sales.*"], **limits})
-    return str(created.raise_for_status().json()["key"])
 
 
 def add(outbox: Path, *lines: list[str]) -> None:
@@ -195,7 +190,8 @@ def test_a_line_without_its_newline_is_not_sent_yet(
 
 def test_a_producer_waits_as_long_as_the_gateway_asks(gateway: Gateway, outbox: Path, program: list[str]) -> None:
     add(outbox, ["1"])
-    ran = produce(program, outbox, gateway.address, new_key(gateway, requests_per_second=1))
+    slow = gateway.new_key("ingest", tables=["sales.*"], requests_per_second=1)["key"]
+    ran = produce(program, outbox, gateway.address, slow)
     assert (ran.returncode, ran.stdout) == (0, "line 1: durable\n")
     waited = re.findall(r"^status 429: repeating the request in ([\d.]+) s$", ran.stderr, re.MULTILINE)
     assert waited and all(float(seconds) >= 1 for seconds in waited), ran.stderr

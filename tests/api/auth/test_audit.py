@@ -19,16 +19,11 @@ def key_of(client: Gateway) -> str:
     return str(client.headers["Authorization"]).split("_")[1]
 
 
-def events(gateway: Gateway, **wanted: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = gateway.get("/v1/audit", params=wanted).raise_for_status().json()["events"]
-    return found
-
-
 def rejections(gateway: Gateway, count: int, **wanted: Any) -> list[dict[str, Any]]:
     """Wait until there are this many rejections, which are written shortly after the answer; return them."""
 
     def written() -> list[dict[str, Any]] | None:
-        found = events(gateway, outcome="rejected", **wanted)
+        found = gateway.audit(outcome="rejected", **wanted)
         return found if sum(event["times"] for event in found) >= count else None
 
     return wait_until(written, within=30, what="the rejections are written")
@@ -87,7 +82,7 @@ def test_a_metadata_message_without_its_right_or_outside_the_tables_is_kept(
     assert [event["status"] for event in rejections(gateway, 1, subject=key_of(weak))] == [403]
     assert [event["table"] for event in rejections(gateway, 1, subject=key_of(bounded))] == ["hr.employees"]
     client_with("ingest", "register", tables=["hr.*"]).replicate(registration).raise_for_status()
-    [event] = events(gateway, table="hr.employees", outcome="done")
+    [event] = gateway.audit(table="hr.employees", outcome="done")
     assert (event["action"], event["details"]) == ("register_table", {"outcome": "created", "by": "metadata message"})
 
 
@@ -123,7 +118,7 @@ def test_a_call_is_rejected_as_always_while_the_audit_cannot_be_written_and_is_k
 
 
 def test_every_act_is_kept_once_with_who_did_it_and_in_which_request(gateway: Gateway, client_with: ClientWith) -> None:
-    key = gateway.post("/v1/keys", json={"rights": ["admin", "ingest"], "tables": ["*"]}).json()
+    key = gateway.new_key("admin", "ingest")
     answers = [
         gateway.register("orders", COLUMNS),
         gateway.register("orders", COLUMNS),
@@ -133,7 +128,7 @@ def test_every_act_is_kept_once_with_who_did_it_and_in_which_request(gateway: Ga
         gateway.delete(f"/v1/keys/{key['id']}"),
     ]
     assert all(answer.is_success for answer in answers)
-    acts = events(gateway, outcome="done")
+    acts = gateway.audit(outcome="done")
     assert {act["subject"] for act in acts} == {ADMIN_ID}
     assert [(act["action"], act["table"], act["details"]) for act in acts] == [
         ("create_key", None, {"key": key["id"], "rights": ["admin", "ingest"], "tables": ["*"], "expires_at": None}),
@@ -151,8 +146,8 @@ def test_tables_are_named_as_they_are_registered_also_after_they_are_gone(gatewa
     gateway.register("HR.Employees", COLUMNS).raise_for_status()
     gateway.post("/v1/tables/hr.employees/pause", params={"generation": 1}).raise_for_status()
     gateway.delete("/v1/tables/hr.employees", params={"generation": 1}).raise_for_status()
-    assert {event["table"] for event in events(gateway)} == {"HR.Employees"}
-    assert len(events(gateway, table="hr.employees")) == len(events(gateway))
+    assert {event["table"] for event in gateway.audit()} == {"HR.Employees"}
+    assert len(gateway.audit(table="hr.employees")) == len(gateway.audit())
 
 
 def test_pages_follow_each_other_to_the_last(gateway: Gateway) -> None:
@@ -188,8 +183,8 @@ def test_a_filter_that_makes_no_sense_is_rejected(
 def test_times_at_the_ends_of_the_calendar_are_taken(gateway: Gateway, moment: str) -> None:
     gateway.register("t", COLUMNS)
     expected = 1 if moment < "1" else 0
-    assert len(events(gateway, since=moment, outcome="done")) == expected
-    assert len(events(gateway, until=moment, outcome="done")) == 1 - expected
+    assert len(gateway.audit(since=moment, outcome="done")) == expected
+    assert len(gateway.audit(until=moment, outcome="done")) == 1 - expected
 
 
 def test_the_command_shows_acts_and_rejections(

@@ -31,15 +31,8 @@ TOMORROW = datetime.now(UTC) + timedelta(days=1)
 SECRET = "x" * 43
 
 
-def create(gateway: Gateway, **wanted: Any) -> dict[str, Any]:
-    response = gateway.post("/v1/keys", json=wanted)
-    assert response.status_code == 201
-    created: dict[str, Any] = response.json()
-    return created
-
-
 def test_a_created_key_works_and_its_secret_is_shown_once(gateway: Gateway) -> None:
-    created = create(gateway, rights=["read", "ingest"], tables=["sales.*"], expires_at=TOMORROW.isoformat())
+    created = gateway.new_key("read", "ingest", tables=["sales.*"], expires_at=TOMORROW.isoformat())
     assert created["key"].startswith(f"mg_{created['id']}_")
     with Gateway.at(gateway.address, created["key"]) as client:
         assert client.get("/v1/tables").status_code == 200
@@ -63,12 +56,12 @@ def test_a_created_key_works_and_its_secret_is_shown_once(gateway: Gateway) -> N
 
 
 def test_a_key_holds_for_every_table_and_forever_unless_told_otherwise(gateway: Gateway) -> None:
-    created = create(gateway, rights=["read"])
+    created = gateway.new_key("read")
     assert (created["tables"], created["expires_at"]) == (["*"], None)
 
 
 def test_two_keys_differ_in_id_and_secret(gateway: Gateway) -> None:
-    keys = [create(gateway, rights=["read"])["key"].split("_", 2) for _ in range(2)]
+    keys = [gateway.new_key("read")["key"].split("_", 2) for _ in range(2)]
     assert all(len({*parts}) == 2 for parts in list(zip(*keys, strict=True))[1:])
 
 
@@ -105,12 +98,12 @@ def test_a_key_that_does_not_exist_can_neither_be_deleted_nor_rotated(gateway: G
 def test_a_key_that_makes_no_sense_is_not_created(gateway: Gateway, wanted: dict[str, Any], pointer: str) -> None:
     details = problem(gateway.post("/v1/keys", json=wanted), 400, "bad_request")
     assert [error["pointer"] for error in details["errors"]] == [pointer]
-    assert gateway.get("/v1/keys").json()["keys"] == []
+    assert gateway.listed_keys() == []
 
 
 def test_a_rotated_key_keeps_id_rights_tables_and_producers(gateway: Gateway) -> None:
     gateway.register("sales.orders", {"id": "int64"}, ["id"]).raise_for_status()
-    created = create(gateway, rights=["ingest"], tables=["sales.*"])
+    created = gateway.new_key("ingest", tables=["sales.*"])
     numbered = {"Mirrorgate-Producer": "erp", "Mirrorgate-Producer-Sequence": "1"}
     body = [insert("sales.orders", id="1")]
     with Gateway.at(gateway.address, created["key"]) as client:
@@ -130,7 +123,7 @@ def test_a_rotated_key_keeps_id_rights_tables_and_producers(gateway: Gateway) ->
 
 
 def test_a_secret_without_overlap_is_rejected_within_the_cache_time(gateway: Gateway) -> None:
-    created = create(gateway, rights=["read"])
+    created = gateway.new_key("read")
     clock = Clock()
     authenticator = Authenticator(gateway.engine, None, AuditWriter(gateway.engine), clock=clock)
     assert authenticator.credential(created["key"]).subject == created["id"]
@@ -144,17 +137,17 @@ def test_a_secret_without_overlap_is_rejected_within_the_cache_time(gateway: Gat
 
 @pytest.mark.parametrize("overlap", [-1, 30 * 86_400 + 1, 0.5, "long", None])
 def test_an_overlap_that_makes_no_sense_rotates_nothing(gateway: Gateway, overlap: Any) -> None:
-    created = create(gateway, rights=["read"])
+    created = gateway.new_key("read")
     wanted = {"overlap_seconds": overlap}
     problem(gateway.post(f"/v1/keys/{created['id']}/rotate", json=wanted), 400, "bad_request")
     with Gateway.at(gateway.address, created["key"]) as client:
         assert client.get("/v1/tables").status_code == 200
-    assert gateway.get("/v1/keys").json()["keys"][0]["former_secret_until"] is None
+    assert gateway.listed_keys()[0]["former_secret_until"] is None
 
 
 @pytest.mark.parametrize("overlap", [60, 60.0], ids=["60", "60.0"])
 def test_a_whole_number_is_one_however_json_writes_it(gateway: Gateway, overlap: float) -> None:
-    created = create(gateway, rights=["read"])
+    created = gateway.new_key("read")
     rotated = gateway.post(f"/v1/keys/{created['id']}/rotate", json={"overlap_seconds": overlap})
     assert rotated.status_code == 200
 
@@ -167,7 +160,7 @@ def test_keys_are_for_those_alone_who_administer_every_table(gateway: Gateway, c
 
 def test_a_key_says_when_it_was_last_used(gateway: Gateway, client_with: ClientWith) -> None:
     def last_used() -> str | None:
-        used: str | None = gateway.get("/v1/keys").json()["keys"][0]["last_used_at"]
+        used: str | None = gateway.listed_keys()[0]["last_used_at"]
         return used
 
     client = client_with("read")
@@ -186,7 +179,7 @@ def command(terminal: Terminal, *arguments: str) -> tuple[str, str]:
 
 
 def test_the_command_rotates_and_lists_keys(gateway: Gateway, terminal: Terminal) -> None:
-    created = create(gateway, rights=["read"])
+    created = gateway.new_key("read")
     printed, told = command(terminal, "keys", "rotate", created["id"], "--overlap", "60")
     rotated = printed.removesuffix("\n")
     assert rotated.startswith(f"mg_{created['id']}_")
@@ -207,7 +200,7 @@ def test_a_list_without_keys_says_so_and_names_the_key_of_the_settings(gateway: 
     first, second = command(terminal, "keys", "list")[0].splitlines()
     assert first.startswith("no keys are stored")
     assert second.startswith(f"the key {admin_id} of MIRRORGATE_ADMIN_KEY is not stored")
-    create(gateway, rights=["read"])
+    gateway.new_key("read")
     assert "no keys are stored" not in command(terminal, "keys", "list")[0]
 
 
@@ -221,26 +214,26 @@ def test_who_did_something_has_the_name_of_the_key_also_after_it_was_deleted(
     with Gateway.at(gateway.address, key) as client:
         client.post("/v1/tables/t/pause", params={"generation": 1}).raise_for_status()
         client.rows("t", {"id": "x"}, on_reject="dead_letter").raise_for_status()
-    [letter] = gateway.get("/v1/tables/t/dead-letters").json()["letters"]
+    [letter] = gateway.letters("t")
     assert (letter["key_id"], letter["key_name"], letter["settled_by_name"]) == (key_id, "orders CDC", None)
     gateway.delete(f"/v1/tables/t/dead-letters/{letter['id']}").raise_for_status()
-    [letter] = gateway.get("/v1/tables/t/dead-letters").json()["letters"]
+    [letter] = gateway.letters("t")
     assert letter["settled_by_name"] == "MIRRORGATE_ADMIN_KEY"
     assert "orders CDC" in command(terminal, "keys", "list")[0]
 
     command(terminal, "keys", "rename", key_id, "orders")
     command(terminal, "keys", "delete", key_id)
     assert command(terminal, "tables", "events", "t")[0].count(f"orders ({key_id})") == 1
-    [event] = gateway.get("/v1/audit", params={"subject": "orders", "outcome": "done"}).json()["events"]
+    [event] = gateway.audit(subject="orders", outcome="done")
     assert (event["action"], event["subject"], event["subject_name"]) == ("pause", key_id, "orders")
     assert f"orders ({key_id})" in command(terminal, "audit", "--subject", "orders")[0]
-    details = {event["action"]: event["details"] for event in gateway.get("/v1/audit").json()["events"]}
+    details = {event["action"]: event["details"] for event in gateway.audit()}
     assert details["create_key"]["name"] == "orders CDC"
     assert details["update_key"] == {"key": key_id, "name": "orders"}
 
 
 def test_a_name_can_be_changed_and_taken_away_and_other_changes_keep_it(gateway: Gateway) -> None:
-    created = create(gateway, rights=["read"], name="ERP – Köln")
+    created = gateway.new_key("read", name="ERP – Köln")
     assert created["name"] == "ERP – Köln"
     path = f"/v1/keys/{created['id']}"
     assert gateway.patch(path, json={"requests_per_second": 5}).json()["name"] == "ERP – Köln"
@@ -359,7 +352,7 @@ def test_the_key_of_the_settings_needs_no_database(authenticator: Authenticator,
 
 
 def test_ids_that_no_key_has_cost_little_and_take_no_place_of_keys(gateway: Gateway) -> None:
-    known, unseen = create(gateway, rights=["read"]), create(gateway, rights=["read"])
+    known, unseen = gateway.new_key("read"), gateway.new_key("read")
     clock = Clock()
     authenticator = Authenticator(gateway.engine, None, AuditWriter(gateway.engine), signing_key="s" * 32, clock=clock)
     assert authenticator.credential(known["key"]).subject == known["id"]
@@ -374,7 +367,7 @@ def test_ids_that_no_key_has_cost_little_and_take_no_place_of_keys(gateway: Gate
     assert overloaded == MAX_CACHED_KEYS + 2_000 - MAX_UNKNOWN_LOOK_UPS
     assert authenticator.cached_credential(known["key"]) is not None  # no stranger drives it out
     assert authenticator.credential(unseen["key"]).subject == unseen["id"]
-    new = create(gateway, rights=["read"])
+    new = gateway.new_key("read")
     with pytest.raises(TemporarilyUnavailable):
         authenticator.credential(new["key"])  # the ids were read before it was created
     clock.now += IDS_SECONDS + 0.1

@@ -82,8 +82,7 @@ def test_the_audit_names_the_holder_of_a_token(issuer: Issuer, address: str) -> 
             problem(stranger.get("/v1/keys"), 403, "forbidden")
 
         def subjects() -> set[str]:
-            events = operator.get("/v1/audit").json()["events"]
-            return {event["subject"] for event in events} & {"oidc:an-operator", "oidc:a-stranger"}
+            return {event["subject"] for event in operator.audit()} & {"oidc:an-operator", "oidc:a-stranger"}
 
         wait_until(lambda: len(subjects()) == 2, within=30, what="act and rejection are in the audit")
 

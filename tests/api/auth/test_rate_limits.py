@@ -29,8 +29,7 @@ def limited(gateway: Gateway) -> Iterator[Any]:
     with ExitStack() as stack:
 
         def client(**limits: Any) -> tuple[Gateway, str]:
-            wanted = {"rights": ["ingest", "read"], **limits}
-            created = gateway.post("/v1/keys", json=wanted).raise_for_status().json()
+            created = gateway.new_key("ingest", "read", **limits)
             return stack.enter_context(Gateway.at(gateway.address, created["key"])), created["id"]
 
         yield client
@@ -71,14 +70,13 @@ def test_a_limit_changes_and_is_listed(gateway: Gateway, limited: Any) -> None:
     path = f"/v1/keys/{key_id}"
     changed = gateway.patch(path, json={"requests_per_second": None}).raise_for_status().json()
     assert (changed["requests_per_second"], changed["bytes_per_second"]) == (None, 10**9)
-    assert gateway.get("/v1/keys").json()["keys"] == [changed | {"last_used_at": None}]
+    assert gateway.listed_keys() == [changed | {"last_used_at": None}]
     client.get("/v1/tables")
     wait_until(lambda: client.get("/v1/tables").is_success, within=60, what="the new limit holds")
     rotated = gateway.post(f"{path}/rotate", json={}).raise_for_status().json()["key"]
     with Gateway.at(gateway.address, rotated) as later:
         assert '"bytes";q=1000000000' in later.get("/v1/tables").headers["ratelimit-policy"]
-    acts = gateway.get("/v1/audit", params={"outcome": "done"}).json()["events"]
-    [act] = [event for event in acts if event["action"] == "update_key"]
+    [act] = [event for event in gateway.audit(outcome="done") if event["action"] == "update_key"]
     assert act["details"] == {"key": key_id, "requests_per_second": None}
     problem(gateway.patch("/v1/keys/00000000", json={}), 404, "unknown_key")
 
@@ -97,7 +95,7 @@ def test_concurrent_changes_of_different_limits_both_last(gateway: Gateway, limi
             wait_until(lambda: sql.value(gateway.engine, waiting) == 2, within=30, what="both changes wait")
         for one in changes:
             one.result(timeout=30)
-    [key] = gateway.get("/v1/keys").json()["keys"]
+    [key] = gateway.listed_keys()
     assert (key["requests_per_second"], key["bytes_per_second"]) == (7, 9)
 
 

@@ -40,7 +40,7 @@ class Sender:
 @pytest.fixture
 def sender(gateway: Gateway, anonymous: Gateway) -> Sender:
     gateway.register("t", {"id": "int64", "n": "string"}, ["id"]).raise_for_status()
-    created = gateway.post("/v1/keys", json={"rights": ["ingest"], "hmac": True}).raise_for_status().json()
+    created = gateway.new_key("ingest", hmac=True)
     return Sender(anonymous, created["id"], created["signing_secret"])
 
 
@@ -63,8 +63,8 @@ def test_a_signed_body_is_accepted_in_each_header_and_form(sender: Sender, gatew
 
 
 def test_a_signature_of_anything_else_stages_nothing(sender: Sender, gateway: Gateway) -> None:
-    other = gateway.post("/v1/keys", json={"rights": ["ingest"], "hmac": True}).json()
-    plain = gateway.post("/v1/keys", json={"rights": ["ingest"]}).json()
+    other = gateway.new_key("ingest", hmac=True)
+    plain = gateway.new_key("ingest")
     old = int(time.time()) - 301
     stale = hmac.new(sender.secret.encode(), b"%d." % old + ROWS, hashlib.sha256).hexdigest()
     fresh_time = f"t={old + 301},v1={stale}"
@@ -111,9 +111,9 @@ def test_a_signature_opens_the_change_endpoints_only(sender: Sender) -> None:
 
 
 def test_the_key_decides_what_a_signed_body_may_change(sender: Sender, gateway: Gateway) -> None:
-    reader = gateway.post("/v1/keys", json={"rights": ["read"], "hmac": True}).json()
+    reader = gateway.new_key("read", hmac=True)
     problem(Sender(sender.client, reader["id"], reader["signing_secret"]).post(), 403, "forbidden")
-    other = gateway.post("/v1/keys", json={"rights": ["ingest"], "tables": ["s.*"], "hmac": True}).json()
+    other = gateway.new_key("ingest", tables=["s.*"], hmac=True)
     problem(Sender(sender.client, other["id"], other["signing_secret"]).post(), 404, "unknown_table")
     gateway.delete(f"/v1/keys/{sender.key_id}").raise_for_status()
 
@@ -133,7 +133,7 @@ def test_a_signed_body_beyond_its_limit_is_rejected(sender: Sender, monkeypatch:
 
 
 def test_the_list_of_keys_tells_who_can_sign_and_no_secret(sender: Sender, gateway: Gateway) -> None:
-    [key] = gateway.get("/v1/keys").json()["keys"]
+    [key] = gateway.listed_keys()
     assert key["hmac"] is True
     assert sender.secret not in gateway.get("/v1/keys").text
     assert sender.secret not in gateway.get("/v1/audit").text

@@ -181,7 +181,7 @@ def test_a_bare_row_that_became_a_dead_letter_is_replayed_as_one(gateway: Gatewa
     gateway.register("shop.items", {"id": "int64", "n": "int32"}, ["id"], dead_letters="accept").raise_for_status()
     parameters = {"table": "shop.items", "mode": "snapshot", "on_reject": "dead_letter"}
     assert gateway.arcion({"id": "1", "n": "1"}, {"id": "2", "n": "many"}, **parameters).json()["dead_letters"] == 1
-    [letter] = gateway.get("/v1/tables/shop.items/dead-letters").json()["letters"]
+    [letter] = gateway.letters("shop.items")
     at = f"/v1/tables/shop.items/dead-letters/{letter['id']}/replay"
     assert gateway.post(at, json={"id": "2", "n": "2"}).status_code == 202
 

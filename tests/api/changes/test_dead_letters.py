@@ -24,27 +24,21 @@ def table(gateway: Gateway) -> Gateway:
 def left(gateway: Gateway, *messages: Any) -> list[int]:
     """Post these messages and return the ids of all pending dead letters."""
     gateway.arcion(*(messages or [bad()]), **KEEP).raise_for_status()
-    found = gateway.get(LETTERS, params={"state": "waiting"}).raise_for_status().json()["letters"]
-    return [letter["id"] for letter in found]
+    return [letter["id"] for letter in gateway.letters("t", state="waiting")]
 
 
 def bad(key: int = 2) -> dict[str, Any]:
     return insert("t", id=str(key), n=SECRET)
 
 
-def metric(gateway: Gateway, name: str) -> float:
-    lines = gateway.get("/metrics").text.splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
-
-
 def test_an_answer_counts_the_messages_that_are_kept_and_so_do_status_and_metrics(table: Gateway) -> None:
-    before = metric(table, "mirrorgate_dead_letters_total{")
+    before = table.metric("dead_letters_total")
     response = table.arcion(insert("t", id="1"), bad(), **KEEP)
     assert response.status_code == 202
     assert response.json().items() >= {"dead_letters": 1, "ignored": 0, "replayed": False}.items()
     assert table.status("t")["dead_letters"]["waiting"] == 1
-    assert metric(table, "mirrorgate_dead_letters_total{") == before + 1
-    assert metric(table, 'mirrorgate_waiting_dead_letters{table="t"}') == 1
+    assert table.metric("dead_letters_total") == before + 1
+    assert table.metric('waiting_dead_letters{table="t"}') == 1
 
 
 @pytest.mark.parametrize("parameters", [{"on_reject": "drop"}, KEEP | {"dry_run": "true"}])
@@ -82,7 +76,7 @@ def test_a_message_of_each_format_is_downloaded_as_it_was_written(
     body = message if isinstance(message, str) else json.dumps(message, indent=3)
     key = {"Idempotency-Key": "k"}
     table.body(path, body, content, key, table="t", **KEEP).raise_for_status()
-    (letter,) = table.get(LETTERS).json()["letters"]
+    (letter,) = table.letters("t")
     assert (letter["request"], letter["producer_sequence"]) == ("k", None)
     kept = table.get(f"{LETTERS}/{letter['id']}")
     assert (kept.status_code, kept.headers["content-type"].split(";")[0]) == (200, content)
@@ -98,19 +92,19 @@ def test_a_letter_is_replayed_with_a_corrected_message_and_then_settled(table: G
     receipt = {"table": "t", "generation": 1, "sequence": 1, "changes": 1, "rows": 1}
     assert (response.status_code, response.json()) == (202, {"id": letter_id, "receipt": receipt})
     problem(table.post(replay), 409, "dead_letter_settled")
-    [letter] = table.get(LETTERS).json()["letters"]
+    [letter] = table.letters("t")
     assert (letter["state"], letter["corrected"], letter["replayed_sequence"]) == ("replayed", True, 1)
     assert table.status("t")["dead_letters"]["waiting"] == 0
 
 
 def test_all_that_wait_are_replayed_by_one_call(table: Gateway) -> None:
-    before = metric(table, "mirrorgate_replayed_dead_letters_total ")
+    before = table.metric("replayed_dead_letters_total")
     left(table, insert("t", id="1", new="x"), bad(), insert("t", id="3", new="y"))
     table.put("/v1/tables/t", json={"options": {"new_columns": "add_as_string"}}).raise_for_status()
     done = table.post(f"{LETTERS}/replay")
     assert (done.status_code, done.json()) == (202, {"replayed": 2, "rejected": 1, "next_after": None})
     assert table.status("t")["accepted"]["rows"] == 2
-    assert metric(table, "mirrorgate_replayed_dead_letters_total ") == before + 2
+    assert table.metric("replayed_dead_letters_total") == before + 2
 
 
 def test_discarding_leaves_an_event_and_a_letter_that_can_still_be_read(table: Gateway) -> None:
@@ -123,9 +117,8 @@ def test_discarding_leaves_an_event_and_a_letter_that_can_still_be_read(table: G
     assert table.delete(LETTERS, params=through).json() == {"discarded": 1}
     problem(table.post(f"{LETTERS}/{first}/replay"), 409, "dead_letter_settled")
     assert table.get(f"{LETTERS}/{first}").json() == bad()
-    assert [letter["state"] for letter in table.get(LETTERS).json()["letters"]] == [*["discarded"] * 2, "waiting"]
-    events = table.get("/v1/tables/t/events").json()["events"]
-    assert [(event["action"], event["details"]) for event in events] == [
+    assert [letter["state"] for letter in table.letters("t")] == [*["discarded"] * 2, "waiting"]
+    assert [(event["action"], event["details"]) for event in table.events("t")] == [
         ("dead letters discarded", {"letters": 1, "through": first}),
         ("dead letters discarded", {"letters": 1, "through": second}),
     ]

@@ -165,7 +165,7 @@ def test_a_wrong_record_becomes_a_dead_letter_that_can_be_replayed(gateway: Gate
     wrong = envelope("DT", data_record(TABLE, "INSERT", ROW)[:-3], schema_id="7b1c")
     answer = post(gateway, right, wrong, on_reject="dead_letter")
     assert (answer.status_code, answer.json()["dead_letters"]) == (202, 1), answer.text
-    [letter] = gateway.get(f"/v1/tables/{TABLE}/dead-letters").json()["letters"]
+    [letter] = gateway.letters(TABLE)
     corrected = {
         "magic": "atMSG",
         "type": "DT",

@@ -21,8 +21,7 @@ def sign_in(gateway: Gateway) -> Iterator[SignIn]:
     with ExitStack() as stack:
 
         def browser(*rights: str, tables: list[str] | None = None) -> Browser:
-            wanted = {"rights": list(rights), "tables": tables or ["*"]}
-            key = gateway.post("/v1/keys", json=wanted).raise_for_status().json()["key"] if rights else ADMIN_KEY
+            key = gateway.new_key(*rights, tables=tables or ["*"])["key"] if rights else ADMIN_KEY
             return stack.enter_context(signed_in(gateway.address, key))
 
         yield browser

@@ -32,8 +32,7 @@ def leave(gateway: Gateway, table: str = "shop.items", **after: Any) -> int:
     """Post a message that is kept as a dead letter; return its id."""
     message = insert(table, **({"id": "1", "n": HOSTILE} | after))
     gateway.arcion(message, on_reject="dead_letter").raise_for_status()
-    letters = gateway.get(f"/v1/tables/{table}/dead-letters").raise_for_status().json()["letters"]
-    return max(int(letter["id"]) for letter in letters)
+    return max(int(letter["id"]) for letter in gateway.letters(table))
 
 
 @contextmanager
@@ -47,12 +46,6 @@ def full_disk_at(engine: sa.Engine, letter: int) -> Iterator[None]:
         yield
     finally:
         sql.run(engine, "DROP FUNCTION mirrorgate.full_disk CASCADE")
-
-
-def rejections(gateway: Gateway) -> int:
-    """Return how many requests were rejected because of a value."""
-    found = re.search(r'mirrorgate_rejected_requests_total\{code="bad_value"\} (\d+)', gateway.get("/metrics").text)
-    return int(found[1]) if found else 0
 
 
 def test_the_list_says_why_and_a_letter_with_hostile_values_shows_them_only_when_asked(
@@ -116,10 +109,11 @@ def test_a_letter_is_corrected_and_replayed_and_a_rejected_correction_is_kept_in
     browser: Browser, gateway: Gateway
 ) -> None:
     letter = leave(gateway)
-    before = rejections(gateway)
+    rejections = 'rejected_requests_total{code="bad_value"}'
+    before = gateway.metric(rejections)
     again = browser.submit(f"{PATH}/{letter}/replay")
     assert again.status_code == 422
-    assert rejections(gateway) == before + 1
+    assert gateway.metric(rejections) == before + 1
     assert "bad_value" in again.text
     wrong = browser.submit(f"{PATH}/{letter}/replay", message='{"tableName": </textarea><b>')
     assert wrong.status_code == 400
@@ -149,8 +143,9 @@ def test_selected_letters_are_replayed_or_after_a_question_discarded_each_with_i
     done = browser.submit(f"{PATH}/discard", confirmed="yes", **{f"letter-{letter}": "on" for letter in letters[:2]})
     assert "2 of 2 done" in done.text
     assert gateway.status("shop.items")["dead_letters"]["waiting"] == 1
-    events = gateway.get("/v1/tables/shop.items/events").json()["events"]
-    assert [event["actor"] for event in events if event["action"] == "dead letters discarded"] == [
+    assert [
+        event["actor"] for event in gateway.events("shop.items") if event["action"] == "dead letters discarded"
+    ] == [
         "0000000000000001",
         "0000000000000001",
     ]

@@ -39,7 +39,7 @@ def test_a_key_is_created_and_its_secret_is_on_one_page_that_is_not_kept(browser
     key = secret_in(answer)
     assert 'id="signing"' in answer.text
     _, key_id, secret = key.split("_", maxsplit=2)
-    [stored] = [one for one in gateway.get("/v1/keys").json()["keys"] if one["id"] == key_id]
+    [stored] = [one for one in gateway.listed_keys() if one["id"] == key_id]
     assert (stored["rights"], stored["tables"]) == (["ingest", "read"], ["*", "sales.*", HOSTILE])
     assert stored["name"] == "ERP"
     assert (stored["requests_per_second"], stored["bytes_per_second"], stored["hmac"]) == (0.5, 1000, True)
@@ -50,7 +50,7 @@ def test_a_key_is_created_and_its_secret_is_on_one_page_that_is_not_kept(browser
         assert "<b>." not in page
     with gateway.engine.connect() as connection:
         assert secret not in str(connection.execute(sa.text("SELECT k::text FROM mirrorgate.api_keys k")).all())
-    [event] = [one for one in gateway.get("/v1/audit").json()["events"] if one["action"] == "create_key"]
+    [event] = [one for one in gateway.audit() if one["action"] == "create_key"]
     assert (event["subject"], event["details"]["key"]) == (ADMIN_ID, key_id)
 
 
@@ -88,12 +88,12 @@ def test_a_key_is_rotated_with_an_overlap_and_deleted_with_its_id_typed_in(brows
         path = f"{PATH}/{key_id}{action}"
         gone = browser.submit(path, overlap=0, key_id=key_id) if action else browser.get(path)
         assert gone.status_code == 404
-    events = [one["action"] for one in gateway.get("/v1/audit", params={"outcome": "done"}).json()["events"]]
+    events = [one["action"] for one in gateway.audit(outcome="done")]
     assert events == ["sign_in", "create_key", "rotate_key", "delete_key"]
 
 
 def test_the_name_and_the_limits_of_a_key_are_changed_as_the_api_does(browser: Browser, gateway: Gateway) -> None:
-    key_id = gateway.post("/v1/keys", json={"rights": ["read"], "bytes_per_second": 10**15}).json()["id"]
+    key_id = gateway.new_key("read", bytes_per_second=10**15)["id"]
     path = f"{PATH}/{key_id}"
     assert 'name="bytes_per_second" inputmode="numeric" value="1000000000000000"' in browser.page(path)
     wrong = browser.submit(f"{path}/change", name="x" * 101, requests_per_second="<b>", bytes_per_second="0")
@@ -106,9 +106,9 @@ def test_the_name_and_the_limits_of_a_key_are_changed_as_the_api_does(browser: B
     changed = browser.submit(f"{path}/change", name=" ERP <b> ", requests_per_second=" 0.5 ", bytes_per_second="")
     assert "The key is changed." in changed.text
     assert "0.5 requests a second" in changed.text
-    [stored] = [one for one in gateway.get("/v1/keys").json()["keys"] if one["id"] == key_id]
+    [stored] = [one for one in gateway.listed_keys() if one["id"] == key_id]
     assert (stored["name"], stored["requests_per_second"], stored["bytes_per_second"]) == ("ERP <b>", 0.5, None)
-    [event] = [one for one in gateway.get("/v1/audit").json()["events"] if one["action"] == "update_key"]
+    [event] = [one for one in gateway.audit() if one["action"] == "update_key"]
     limits = {"requests_per_second": 0.5, "bytes_per_second": None}
     assert event["details"] == {"key": key_id, "name": "ERP <b>", **limits}
     assert browser.submit(f"{PATH}/0000/change").status_code == 404
@@ -116,7 +116,7 @@ def test_the_name_and_the_limits_of_a_key_are_changed_as_the_api_does(browser: B
 
 def test_the_own_key_is_marked(browser: Browser, gateway: Gateway, sign_in: SignIn) -> None:
     other = sign_in("admin")
-    [key] = gateway.get("/v1/keys").json()["keys"]
+    [key] = gateway.listed_keys()
     assert "yours" in other.page(PATH)
     assert "You are signed in with this key" in other.page(f"{PATH}/{key['id']}")
     assert "yours" not in browser.page(PATH)
@@ -124,24 +124,23 @@ def test_the_own_key_is_marked(browser: Browser, gateway: Gateway, sign_in: Sign
 
 def test_only_an_administrator_of_all_tables_gets_in(gateway: Gateway, sign_in: SignIn) -> None:
     part = sign_in("admin", tables=["sales.*"])
-    [key] = gateway.get("/v1/keys").json()["keys"]
+    [key] = gateway.listed_keys()
     for path in ("", "/new", f"/{key['id']}"):
         assert part.get(PATH + path).status_code == 403
     for action in ("new", f"{key['id']}/change", f"{key['id']}/rotate", f"{key['id']}/delete"):
         fields = {"right-admin": "on", "tables": "*", "overlap": "0", "key_id": key["id"]}
         assert part.submit(f"{PATH}/{action}", **fields).status_code == 403
-    assert len(gateway.get("/v1/keys").json()["keys"]) == 1
+    assert len(gateway.listed_keys()) == 1
 
 
 def test_the_name_of_a_key_is_beside_its_id_on_every_page(gateway: Gateway) -> None:
-    wanted = {"name": "ERP <b>", "rights": ["admin"], "tables": ["*"]}
-    made = gateway.post("/v1/keys", json=wanted).json()
+    made = gateway.new_key("admin", name="ERP <b>")
     with signed_in(gateway.address, made["key"]) as user, Gateway.at(gateway.address, made["key"]) as client:
         client.register("t", {"id": "int64"}, ["id"], dead_letters="accept").raise_for_status()
         client.post("/v1/tables/t/pause", params={"generation": 1}).raise_for_status()
         numbered = {"Mirrorgate-Producer": "erp", "Mirrorgate-Producer-Sequence": "1"}
         client.body("rows", b'{"id": "x"}', headers=numbered, table="t", on_reject="dead_letter").raise_for_status()
-        [letter] = client.get("/v1/tables/t/dead-letters").json()["letters"]
+        [letter] = client.letters("t")
         client.delete(f"/v1/tables/t/dead-letters/{letter['id']}").raise_for_status()
         for path in [
             PATH,

@@ -123,7 +123,7 @@ def test_a_person_signs_in_with_the_rights_of_the_roles_for_as_long_as_the_token
             sa.text("SELECT extract(epoch FROM expires_at - now()) FROM mirrorgate.console_sessions")
         ).scalars()
     assert 100 < seconds <= 200
-    [event] = gateway.get("/v1/audit", params={"outcome": "done", "subject": "oidc:ann"}).json()["events"]
+    [event] = gateway.audit(outcome="done", subject="oidc:ann")
     assert event["action"] == "sign_in"
 
 
@@ -198,7 +198,7 @@ def test_a_code_works_once_and_rejections_are_audited(browser: Browser, issuer: 
     assert (again.status_code, "invalid_grant" in again.text) == (401, True)
 
     def audited() -> bool:
-        events = gateway.get("/v1/audit", params={"outcome": "rejected"}).json()["events"]
+        events = gateway.audit(outcome="rejected")
         return any(event["action"] == f"GET {CALLBACK}" and event["code"] == "unauthenticated" for event in events)
 
     wait_until(audited, within=60, what="the rejected sign-in is in the audit")

@@ -54,7 +54,7 @@ def test_a_key_sees_its_own_producers_and_an_administrator_all(
     browser: Browser, gateway: Gateway, sign_in: SignIn
 ) -> None:
     send(gateway, "of-the-administrator")
-    key = gateway.post("/v1/keys", json={"rights": ["ingest"], "tables": ["*"]}).json()["key"]
+    key = gateway.new_key("ingest")["key"]
     with Gateway.at(gateway.address, key) as sender:
         send(sender, "of-the-key")
     with signed_in(gateway.address, key) as other:

@@ -14,7 +14,6 @@ from app.api.middleware.request_entry import MAX_SIGN_IN_BYTES
 from app.api.server.problem_responses import POLICY
 from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.api.calls import ADMIN_KEY, Gateway
-from tests.api.conftest import ClientWith
 from tests.support.waiting import wait_until
 
 
@@ -79,11 +78,11 @@ def test_a_wrong_key_is_rejected_audited_and_never_shown(browser: httpx.Client, 
     assert "This key is not valid" in answer.text
 
     def audited() -> bool:
-        events = gateway.get("/v1/audit", params={"outcome": "rejected"}).json()["events"]
+        events = gateway.audit(outcome="rejected")
         return any(event["action"] == "POST /console/sign-in" and event["status"] == 401 for event in events)
 
     wait_until(audited, within=60, what="the rejected try is in the audit")
-    assert [event["action"] for event in gateway.get("/v1/audit", params={"outcome": "done"}).json()["events"]] == []
+    assert gateway.audit(outcome="done") == []
 
 
 def test_each_sign_in_makes_a_new_session_and_ends_the_one_before(browser: httpx.Client, api_engine: sa.Engine) -> None:
@@ -111,8 +110,7 @@ def test_signing_out_ends_the_session_and_is_audited(browser: httpx.Client, gate
     assert browser.post("/console/sign-out", data={"csrf": csrf_of(browser)}).status_code == 303
     again = httpx.get(f"{browser.base_url}/console", headers={"Cookie": f"{SESSION_COOKIE}={token}"}, trust_env=False)
     assert again.status_code == 303
-    events = gateway.get("/v1/audit", params={"outcome": "done"}).json()["events"]
-    assert [event["action"] for event in events] == ["sign_in", "sign_out"]
+    assert [event["action"] for event in gateway.audit(outcome="done")] == ["sign_in", "sign_out"]
 
 
 def test_a_form_needs_the_token_of_its_session_and_an_origin_of_this_server(browser: httpx.Client) -> None:
@@ -157,7 +155,7 @@ def test_a_session_ends_when_its_key_is_deleted_or_rotated_without_an_overlap(
     browser: httpx.Client, gateway: Gateway
 ) -> None:
     for end in ("delete", "rotate"):
-        made = gateway.post("/v1/keys", json={"rights": ["read"], "tables": ["*"]}).raise_for_status().json()
+        made = gateway.new_key("read")
         sign_in(browser, made["key"])
         browser.get("/console").raise_for_status()
         if end == "delete":
@@ -167,11 +165,8 @@ def test_a_session_ends_when_its_key_is_deleted_or_rotated_without_an_overlap(
         wait_until(lambda: browser.get("/console").status_code == 303, within=60, what=f"the session ends ({end})")
 
 
-def test_a_key_without_the_right_to_read_sees_a_page_that_says_so(
-    browser: httpx.Client, client_with: ClientWith, gateway: Gateway
-) -> None:
-    key = gateway.post("/v1/keys", json={"rights": ["ingest"], "tables": ["a.*"]}).json()["key"]
-    sign_in(browser, key)
+def test_a_key_without_the_right_to_read_sees_a_page_that_says_so(browser: httpx.Client, gateway: Gateway) -> None:
+    sign_in(browser, gateway.new_key("ingest", tables=["a.*"])["key"])
     answer = browser.get("/console")
     assert answer.status_code == 403
     assert "without the right <code>read</code>" in answer.text

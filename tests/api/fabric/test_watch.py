@@ -65,8 +65,8 @@ class Scene:
         return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{series} ")), None)
 
     def events(self) -> list[tuple[str, str | None]]:
-        found = self.gateway.get("/v1/tables/sales.orders/events").json()["events"]
-        return [(event["action"], event["reason"]) for event in found if event["actor"] == "drain"]
+        events = self.gateway.events("sales.orders")
+        return [(event["action"], event["reason"]) for event in events if event["actor"] == "drain"]
 
     def alerts(self) -> list[tuple[str, str, str, str]]:
         with self.engine.begin() as connection:

@@ -103,9 +103,7 @@ def test_a_full_load_gives_rows_the_columns_that_they_lack(gateway: Gateway, tab
     gateway.post("/v1/changes/debezium", json=changed).raise_for_status()
     complete(gateway, load)
     assert lacked() == {"paid": 2}, "the load began before the column was there"
-    [told] = [
-        found for found in gateway.get(f"/v1/tables/{table}/events").json()["events"] if "rows_lack" in str(found)
-    ]
+    [told] = [found for found in gateway.events(table) if "rows_lack" in str(found)]
     assert told["details"]["rows_lack"] == ["paid"]
     load = begin(gateway, "append")
     loaded(gateway, load, {**ROW, "paid": False}).raise_for_status()

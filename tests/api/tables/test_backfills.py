@@ -65,9 +65,8 @@ def test_a_backfill_is_asked_for_once_and_cancelled_once(late: Gateway, api_engi
         answer = late.delete(BACKFILL, params=AT)
         assert (answer.status_code, answer.json()["backfill"]["state"]) == (200, "cancelled")
     assert not current(api_engine, "orders").backfill_due
-    recorded = late.get("/v1/tables/orders/events").json()["events"]
-    assert [event["action"] for event in recorded[-2:]] == ["backfill", "backfill cancelled"]
-    assert [event["action"] for event in recorded].count("backfill") == 1
+    actions = [event["action"] for event in late.events("orders")]
+    assert (actions[-2:], actions.count("backfill")) == (["backfill", "backfill cancelled"], 1)
 
 
 def test_a_backfill_that_ran_in_a_former_generation_is_neither_shown_nor_cancelled(
@@ -81,8 +80,7 @@ def test_a_backfill_that_ran_in_a_former_generation_is_neither_shown_nor_cancell
     assert late.status("orders")["backfill"] is None
     assert 'mirrorgate_image_backfill_state{state="running"' not in late.get("/metrics").text
     late.delete(BACKFILL, params={"generation": 2}).raise_for_status()
-    recorded = late.get("/v1/tables/orders/events").json()["events"]
-    assert "backfill cancelled" not in [event["action"] for event in recorded]
+    assert "backfill cancelled" not in [event["action"] for event in late.events("orders")]
 
 
 def test_what_cannot_be_backfilled_is_rejected_at_once(late: Gateway, api_engine: sa.Engine) -> None:

@@ -42,7 +42,7 @@ def test_an_act_names_the_generation_it_means(orders: Gateway, act: str) -> None
     method, path, content = ACTS[act]
     assert orders.request(method, path, **content).status_code == 400
     problem(orders.request(method, path, params={"generation": 2}, **content), 409, "generation_mismatch")
-    assert orders.get("/v1/tables/orders/events").json()["events"] == []
+    assert orders.events("orders") == []
 
 
 @pytest.mark.parametrize("act", ["drop", "recreate", "rename"])
@@ -52,7 +52,7 @@ def test_a_drop_is_accepted_visible_and_rejects_changes_meanwhile(orders: Gatewa
     assert [(answer.status_code, answer.json()["state"]) for answer in answers] == [(202, "dropping")] * 2
     assert orders.status("orders")["state"] == "dropping"
     problem(orders.arcion(insert("orders", id="1")), 409, "table_not_accepting")
-    [event] = orders.get("/v1/tables/orders/events").json()["events"]
+    [event] = orders.events("orders")
     assert (event["action"], event["generation"]) == (act, 1)
 
 
@@ -104,7 +104,7 @@ def test_waiting_for_a_drop_does_not_take_that_of_an_earlier_table_for_it(orders
         sql.run(orders.engine, done)
         result = command.result(timeout=30)
     assert (result.status, "drop done" in result.output) == (0, True)
-    events = orders.get("/v1/tables/orders/events").json()["events"]
+    events = orders.events("orders")
     assert [(event["action"], event["completes"]) for event in events] == [
         ("drop done", "drop"),
         ("drop", None),
@@ -117,7 +117,7 @@ def test_a_quarantine_leaves_an_event_with_its_reason_and_so_does_its_end(orders
     assert sql.call(orders.engine, quarantine_table, table_id, "foreign_file: file 2")
     assert not sql.call(orders.engine, quarantine_table, table_id, "seen again")
     act(orders, "release", {"reason": "looked"}).raise_for_status()
-    events = orders.get("/v1/tables/orders/events").json()["events"]
+    events = orders.events("orders")
     assert [(event["actor"], event["action"], event["reason"]) for event in events if event["reason"]] == [
         ("drain", "quarantined", "foreign_file: file 2"),
         ("0000000000000001", "release", "looked"),

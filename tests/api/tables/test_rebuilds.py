@@ -36,7 +36,7 @@ def test_a_rebuild_is_accepted_once_and_changes_go_on(orders: Gateway) -> None:
     problem(rebuild(orders), 409, "wrong_table_state")
     problem(orders.post("/v1/tables/orders/recreate", params=AT), 409, "wrong_table_state")
     problem(orders.post("/v1/tables/orders/loads", json={"mode": "full"}), 409, "wrong_table_state")
-    [event] = orders.get("/v1/tables/orders/events").json()["events"]
+    [event] = orders.events("orders")
     assert (event["action"], event["details"]["schema"]["key_columns"]) == ("rebuild", ["region", "id"])
 
 

@@ -72,7 +72,7 @@ def test_what_hides_values_is_added_with_register_and_taken_away_with_admin(
     assert details["detail"] == f"{hides} of table t hides values or rows; changing that needs the right `admin`"
     assert gateway.status("t") == before
     put(client_with("admin", tables=["t"]), declare=False, **options).raise_for_status()
-    assert gateway.get("/v1/tables/t/events").json()["events"][-1]["action"] in {"change row rules", "change schema"}
+    assert gateway.events("t")[-1]["action"] in {"change row rules", "change schema"}
 
 
 def test_only_a_caller_for_all_tables_brings_a_table_into_a_group_of_hashes(
@@ -148,8 +148,7 @@ def test_duplicates_stand_in_the_answer_and_in_the_metrics(gateway: Gateway) -> 
     message = {"headers": {"operation": "INSERT", "changeSequence": "1".zfill(35)}, "data": {"id": 1, "blob": "00"}}
     answers = [gateway.replicate(message, message, table="t").json() for _ in range(2)]
     assert [(answer["duplicates"], len(answer["receipts"])) for answer in answers] == [(1, 1), (2, 0)]
-    line = next(line for line in gateway.get("/metrics").text.splitlines() if line.startswith("mirrorgate_duplicate"))
-    assert float(line.split()[-1]) >= 3
+    assert gateway.metric("duplicate_changes_total") >= 3
 
 
 def test_a_dry_run_answers_rows_as_json(gateway: Gateway) -> None:

@@ -56,16 +56,12 @@ def test_rows_are_upserts_unless_the_request_or_the_row_has_another_operation(sh
 
 
 def test_an_accepted_body_gets_a_receipt_and_is_counted_by_format(shop: Gateway) -> None:
-    def count(text: str) -> float:
-        lines = shop.get("/metrics").text.splitlines()
-        return sum(float(line.split()[-1]) for line in lines if line.startswith(text))
-
-    accepted, path = 'mirrorgate_accepted_changes_total{format="rows"}', 'mirrorgate_ingest_path_total{format="rows"'
-    before = count(accepted), count(path)
+    accepted, path = 'accepted_changes_total{format="rows"}', 'ingest_path_total{format="rows"'
+    before = shop.metric(accepted), shop.metric(path)
     answer = shop.rows(TABLE, row(1), row(2, None, None))
     assert answer.status_code == 202
     assert answer.json()["receipts"] == [{"table": TABLE, "generation": 1, "sequence": 1, "changes": 2, "rows": 2}]
-    assert (count(accepted), count(path)) == (before[0] + 2, before[1] + 1)
+    assert (shop.metric(accepted), shop.metric(path)) == (before[0] + 2, before[1] + 1)
     assert shop.status(TABLE)["last_sequence"] == 1
 
 
@@ -237,7 +233,7 @@ def test_rejected_rows_become_dead_letters_that_can_be_corrected(gateway: Gatewa
         rows = (row(1), row(2, price="many"), row(3) | {"__op__": "x"}, {"id": 4})
         answer = gateway.rows(TABLE, *rows, on_reject="dead_letter")
     assert (answer.status_code, answer.json()["dead_letters"]) == (202, 3)
-    letters = gateway.get(f"/v1/tables/{TABLE}/dead-letters").raise_for_status().json()["letters"]
+    letters = gateway.letters(TABLE)
     assert {letter["format"] for letter in letters} == {"rows_csv" if in_csv else "rows"}
     first = min(letter["id"] for letter in letters)
     at = f"/v1/tables/{TABLE}/dead-letters/{first}"

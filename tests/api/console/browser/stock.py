@@ -131,9 +131,8 @@ class Stock:
         sql.call(self.engine, end_check, checked, (), estimated_seconds=seconds)
 
     def make_keys(self) -> None:
-        for rights, tables in ((["ingest"], [self.texts.pattern]), (["read"], ["*"])):
-            wanted = {"name": self.texts.key_name, "rights": rights, "tables": tables}
-            done(self.gateway.post("/v1/keys", json=wanted))
+        for right, table in (("ingest", self.texts.pattern), ("read", "*")):
+            self.gateway.new_key(right, name=self.texts.key_name, tables=[table])
 
     def remember_an_hour(self, table: str) -> None:
         sql.run(self.engine, HOUR, table_id=current(self.engine, table).table_id)

@@ -18,7 +18,7 @@ from app.domain.fabric import DatabaseState, DatabaseStatus, TableMirroring
 from app.staging.ledger.reports import claim_poll, record_fabric_status, store_answer
 from app.staging.tables.registry import quarantine_table
 from tests.api.console.browser.site import Site, running_site
-from tests.api.console.browser.stock import Stock, done
+from tests.api.console.browser.stock import Stock
 from tests.api.console.browser.visitor import PHONE, Visitor, visiting
 from tests.project.facts import REPOSITORY
 from tests.support.gateway_parts import current
@@ -117,8 +117,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
 
 @pytest.fixture(scope="module")
 def visitor(chromium: Browser, shown: Shown) -> Iterator[Visitor]:
-    rights = {"name": "Dana Weber", "rights": ["admin"], "tables": ["*"]}
-    key = done(shown.gateway.post("/v1/keys", json=rights)).json()["key"]
+    key = shown.gateway.new_key("admin", name="Dana Weber")["key"]
     with visiting(chromium, shown.gateway.address) as visitor:
         visitor.sign_in(key)
         yield visitor

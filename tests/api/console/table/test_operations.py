@@ -33,8 +33,7 @@ def quarantine(stock: Stock, reason: str = "landing_folder_lost: gone") -> None:
 
 def events(gateway: Gateway) -> list[tuple[str, str, str | None]]:
     """Return actor, action and reason of each event of the table."""
-    found = gateway.get("/v1/tables/sales.orders/events").raise_for_status().json()["events"]
-    return [(event["actor"], event["action"], event["reason"]) for event in found]
+    return [(event["actor"], event["action"], event["reason"]) for event in gateway.events("sales.orders")]
 
 
 def test_one_button_pauses_resumes_and_flushes_as_the_api_does(
