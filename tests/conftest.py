@@ -84,8 +84,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivatePostgr
 
 @pytest.fixture(scope="session")
 def template_database(postgres: PrivatePostgres) -> str:
-    create_database(postgres.url, "template_mirrorgate")
-    migrate(database_in(postgres.url, "template_mirrorgate"))
+    migrate(create_database(postgres.url, "template_mirrorgate"))
     return "template_mirrorgate"
 
 

@@ -12,8 +12,9 @@ from app.local.embedded import PrivatePostgres
 from app.staging.connection.database import open_engine
 from tests.api.calls import ADMIN_KEY, MAX_BODY_BYTES, Gateway, own_gateway
 from tests.api.commands import Terminal
+from tests.support.http.issuer import Issuer, issuing
 from tests.support.postgres import sql
-from tests.support.postgres.databases import clear, create_database, database_in
+from tests.support.postgres.databases import clear, create_database
 
 
 class ClientWith(Protocol):
@@ -25,8 +26,7 @@ class ClientWith(Protocol):
 @pytest.fixture(scope="session")
 def api_database(postgres: PrivatePostgres, template_database: str) -> str:
     name = f"api_{uuid4().hex}"  # tests of the bridges have a gateway of their own in the same process
-    create_database(postgres.url, name, template=template_database)
-    return database_in(postgres.url, name)
+    return create_database(postgres.url, name, template=template_database)
 
 
 @pytest.fixture(scope="session")
@@ -71,6 +71,12 @@ def client_with(gateway: Gateway, api_address: str) -> Iterator[ClientWith]:
 def terminal(api_address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
     """Give a terminal with the address of the app and the admin key."""
     return Terminal(api_address, monkeypatch, capsys)
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    with issuing() as issuer:
+        yield issuer
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from app.local.embedded import PrivatePostgres
 from tests.support.postgres import sql
-from tests.support.postgres.databases import create_database, database_in
+from tests.support.postgres.databases import create_database
 from tools.schema import SCHEMA, render_schema
 
 UNEXPLAINED = """
@@ -27,8 +27,7 @@ def test_every_table_and_column_has_a_comment(engine: sa.Engine) -> None:
 
 @pytest.fixture(scope="module")
 def migrated(postgres: PrivatePostgres, template_database: str) -> str:
-    create_database(postgres.url, "schema_as_migrated", template=template_database)
-    return database_in(postgres.url, "schema_as_migrated")
+    return create_database(postgres.url, "schema_as_migrated", template=template_database)
 
 
 def test_the_committed_schema_is_the_one_of_the_migrations(migrated: str) -> None:
@@ -36,8 +35,7 @@ def test_the_committed_schema_is_the_one_of_the_migrations(migrated: str) -> Non
 
 
 def test_the_committed_schema_is_sql_that_makes_the_same_tables(postgres: PrivatePostgres) -> None:
-    create_database(postgres.url, "schema_as_written")
-    url = database_in(postgres.url, "schema_as_written")
+    url = create_database(postgres.url, "schema_as_written")
     comments = re.compile(r"^ *-- .*\n", re.MULTILINE)
     text = SCHEMA.read_text(encoding="utf-8")
     with psycopg.connect(url, autocommit=True) as connection:

@@ -16,7 +16,7 @@ from tests.api.calls import ADMIN_KEY, MAX_BODY_BYTES, Gateway, insert
 from tests.support.http.issuer import AUDIENCE, Issuer, issuing
 from tests.support.http.server import api_process, stopped
 from tests.support.postgres import sql
-from tests.support.postgres.databases import create_database, database_in
+from tests.support.postgres.databases import create_database
 from tests.support.samples import messages
 from tests.support.waiting import wait_until
 
@@ -126,7 +126,6 @@ BREAKAGES: Final[dict[str, tuple[tuple[str, str], Call]]] = {
 
 def tokens(issuer: Issuer) -> dict[str, Callable[[str], str]]:
     """Return tokens that are rejected for different reasons, each with a distinct value in its claims."""
-    issuer.new_key("one")
     issuer.new_key("forger", publish=False)
     return {
         "expired": lambda x: issuer.token("one", [x], exp=1),
@@ -155,8 +154,7 @@ class Remains:
 
 @pytest.fixture(scope="module")
 def remains(postgres: PrivatePostgres, template_database: str) -> Iterator[Remains]:
-    create_database(postgres.url, "canaries", template=template_database)
-    url = database_in(postgres.url, "canaries")
+    url = create_database(postgres.url, "canaries", template=template_database)
     engine = open_engine(url)
     remains = Remains()
     postgres_log = postgres.log_file.stat().st_size

@@ -26,7 +26,7 @@ from app.domain.access.rights import Grant, Right
 from app.settings import Settings
 from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
 from tests.api.calls import ADMIN_KEY, Gateway, insert, own_gateway, problem
-from tests.support.http.issuer import AUDIENCE, DISCOVERY, KEYS, Issuer, issuing
+from tests.support.http.issuer import AUDIENCE, DISCOVERY, KEYS, Issuer
 from tests.support.rejections import rejected
 from tests.support.waiting import Clock, wait_until
 
@@ -35,13 +35,6 @@ RIGHTS = {
     "sales.owner": {"rights": ["read", "register"], "tables": ["sales.*"]},
     "operator": {"rights": ["admin"], "tables": ["*"]},
 }
-
-
-@pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    with issuing() as issuer:
-        issuer.new_key("one")
-        yield issuer
 
 
 @pytest.fixture

@@ -1,13 +1,15 @@
 """The writers of the client library with the real gateway: each row lands once and in order, whatever fails."""
 
+import asyncio
+import inspect
 import json
 import multiprocessing
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, cast
 
 import pytest
 import sqlalchemy as sa
@@ -16,21 +18,55 @@ from hypothesis import strategies as st
 
 from mirrorgate import (
     Accepted,
+    AsyncChangeWriter,
+    AsyncGatewayClient,
     BufferLimits,
+    ChangeWriter,
+    GatewayClient,
     ProducerConflict,
     RejectedByGateway,
     RejectedRow,
     RowsRejected,
 )
 from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
-from tests.api.calls import Gateway, insert
-from tests.api.client.writers import Writing, writing
+from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.api.commands import keys
 from tests.support.http.faulty_proxy import Fault, FaultyProxy, faulty_proxy
 from tests.support.http.holding_proxy import Held, holding_proxy
 from tests.support.waiting import wait_until
 
+SMALL: Final = BufferLimits(request_bytes=120, request_rows=5, max_age=0.01, buffer_bytes=2_000)
+
 both = pytest.mark.parametrize("kind", ["sync", "async"])
+
+
+class InLoop:
+    """Looks like a ChangeWriter and runs an AsyncChangeWriter, in an event loop that runs during the calls only."""
+
+    def __init__(self, runner: asyncio.Runner, writer: AsyncChangeWriter[Any]) -> None:
+        self._runner = runner
+        self._writer = writer
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._writer, name)
+        if not inspect.iscoroutinefunction(found):
+            return found
+        return lambda *given, **options: self._runner.run(found(*given, **options))
+
+
+@contextmanager
+def writing(kind: str, url: str, *, limits: BufferLimits = SMALL, **options: Any) -> Iterator[ChangeWriter[Any]]:
+    """Yield a writer of a kind, `sync` or `async`, with an end as a `with` statement gives it."""
+    if kind == "sync":
+        with GatewayClient(url, ADMIN_KEY) as client, ChangeWriter[Any](client, limits=limits, **options) as writer:
+            yield writer
+        return
+    with asyncio.Runner() as runner, ExitStack() as end:
+        entered = AsyncExitStack()
+        end.push(lambda *error: runner.run(entered.__aexit__(*error)))
+        client_of_loop = runner.run(entered.enter_async_context(AsyncGatewayClient(url, ADMIN_KEY)))
+        opened = AsyncChangeWriter[Any](client_of_loop, limits=limits, **options)
+        yield cast("ChangeWriter[Any]", InLoop(runner, runner.run(entered.enter_async_context(opened))))
 
 
 @dataclass(frozen=True)
@@ -41,7 +77,7 @@ class Writers:
     address: str
     engine: sa.Engine
 
-    def open(self, table: str | None = "t", **options: Any) -> AbstractContextManager[Writing]:
+    def open(self, table: str | None = "t", **options: Any) -> AbstractContextManager[ChangeWriter[Any]]:
         return writing(self.kind, self.address, table=table, **options)
 
 

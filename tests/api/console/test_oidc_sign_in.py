@@ -39,7 +39,6 @@ RIGHTS = {
 @pytest.fixture(scope="module")
 def issuer() -> Iterator[Issuer]:
     with issuing() as issuer:
-        issuer.new_key("one")
         issuer.new_key("forger", publish=False)
         yield issuer
 

@@ -25,7 +25,7 @@ from mirrorgate.http import GatewayClient
 from tests.api.calls import ADMIN_KEY
 from tests.support.http.server import api_process
 from tests.support.postgres import sql
-from tests.support.postgres.databases import create_database, database_in
+from tests.support.postgres.databases import create_database
 from tests.support.processes import REPOSITORY
 
 Files = tuple[Path, Path]
@@ -99,11 +99,11 @@ def test_a_certificate_and_key_that_do_not_go_together_are_rejected(
 def tls_address(postgres: PrivatePostgres, template_database: str, files: Files) -> Iterator[str]:
     """Give the address of a process that serves with the certificate."""
     settings = {"TLS_CERTIFICATE_FILE": str(files[0]), "TLS_KEY_FILE": str(files[1])}
-    create_database(postgres.url, "tls", template=template_database)
-    engine = open_engine(database_in(postgres.url, "tls"))
+    url = create_database(postgres.url, "tls", template=template_database)
+    engine = open_engine(url)
     sql.call(engine, renew_lease, uuid4(), 3600)
     engine.dispose()
-    with api_process(database_in(postgres.url, "tls"), ADMIN_KEY, "https", **settings) as (_, address):
+    with api_process(url, ADMIN_KEY, "https", **settings) as (_, address):
         yield address
 
 

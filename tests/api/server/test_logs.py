@@ -1,7 +1,6 @@
 """What a real API process writes to its log."""
 
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,9 +22,10 @@ from app.settings import Settings
 from app.staging.access.mask_secrets import pin_mask_secret
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.support.gateway_parts import registered
+from tests.support.http.raw_http import RawAnswer, connected
 from tests.support.http.server import api_process, stopped
 from tests.support.postgres import sql
-from tests.support.postgres.databases import create_database, database_in
+from tests.support.postgres.databases import create_database
 from tests.support.processes import REPOSITORY
 from tests.support.samples.schemas import schema_of
 
@@ -35,17 +35,10 @@ class Conversation:
     """Everything that a process answered and wrote."""
 
     answers: list[httpx.Response]
-    no_http: str
+    no_http: RawAnswer
     """The answer to bytes that are no request."""
 
     log: list[dict[str, Any]]
-
-
-def raw_answer(address: str, content: bytes) -> str:
-    """Return what the gateway answers to these bytes until it closes the connection."""
-    with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=30) as connection:
-        connection.sendall(content)
-        return b"".join(iter(lambda: connection.recv(65_536), b"")).decode()
 
 
 def rejections(client: Gateway) -> Iterator[httpx.Response]:
@@ -58,14 +51,16 @@ def rejections(client: Gateway) -> Iterator[httpx.Response]:
 
 @pytest.fixture(scope="module")
 def conversation(postgres: PrivatePostgres, template_database: str) -> Iterator[Conversation]:
-    create_database(postgres.url, "logs", template=template_database)
-    with api_process(database_in(postgres.url, "logs"), ADMIN_KEY) as (process, address):
+    url = create_database(postgres.url, "logs", template=template_database)
+    with api_process(url, ADMIN_KEY) as (process, address):
         with Gateway.at(address, ADMIN_KEY) as client:
             client.register("t", {"id": "int64", "day": "date"}, ["id"])
             answers = [client.arcion(insert("t", id="1", day="2024-02-29"))]
             answers += rejections(client)
             answers.append(client.get("/v1/tables/t", headers={"X-Request-Id": "my-request"}))
-            rejected = raw_answer(address, b"this is no HTTP\r\n\r\n")
+            with connected(address) as connection:
+                connection.send(b"this is no HTTP\r\n\r\n")
+                rejected = connection.answer()
         output = stopped(process)
     yield Conversation(answers, rejected, [json.loads(line) for line in output.splitlines()])
 
@@ -98,8 +93,8 @@ def test_a_line_says_what_was_rejected_about_which_table_for_whom(conversation: 
 def test_what_is_no_http_has_its_line_with_the_id_of_its_answer(conversation: Conversation) -> None:
     (line,) = [line for line in conversation.log if line["event"] == "request" and line["method"] is None]
     assert (line["status"], line["code"], line["client"]) == (400, "bad_request", "127.0.0.1")
-    assert f"x-request-id: {line['request_id']}\r\n" in conversation.no_http
-    assert "this is" not in conversation.no_http
+    assert conversation.no_http.headers["x-request-id"] == line["request_id"]
+    assert "this is" not in str(conversation.no_http)
 
 
 def test_a_warning_of_another_library_is_a_json_line_that_names_its_logger() -> None:

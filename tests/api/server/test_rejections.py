@@ -1,15 +1,13 @@
 """Rejected requests, also by the framework or the server: their problem details, and that nothing is staged."""
 
-import json
-import socket
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from httpx import URL
 
 from mirrorgate.errors import Code
 from tests.api.calls import Gateway, insert, problem
+from tests.support.http.raw_http import connected
 from tests.support.samples.messages import arcion, metadata
 
 CANARY = "canary7391"
@@ -172,19 +170,14 @@ def test_a_head_is_rejected_without_a_body_like_any_method_that_is_not_there(gat
 def test_what_is_no_http_is_rejected_with_problem_details_and_the_connection_closed(
     gateway: Gateway, content: bytes
 ) -> None:
-    address = URL(str(gateway.base_url))
-    with socket.create_connection((address.host, address.port or 80), timeout=30) as connection:
-        connection.sendall(content)
-        answer = b"".join(iter(lambda: connection.recv(65_536), b""))
-    head, _, body = answer.partition(b"\r\n\r\n")
-    lines = head.decode().split("\r\n")
-    headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines[1:])}
-    details = json.loads(body)
-    assert lines[0] == "HTTP/1.1 400 Bad Request"
-    assert headers["content-type"] == "application/problem+json"
-    assert int(headers["content-length"]) == len(body)
-    assert (details["status"], details["code"]) == (400, "bad_request")
-    assert details["request_id"] == headers["x-request-id"]
+    with connected(gateway.address) as connection:
+        connection.send(content)
+        answer = connection.answer()
+        assert connection.is_closed()
+    details = answer.json()
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert (answer.status, details["status"], details["code"]) == (400, 400, "bad_request")
+    assert details["request_id"] == answer.headers["x-request-id"]
 
 
 def test_an_upgrade_to_another_protocol_is_answered_as_the_plain_request_that_it_is(gateway: Gateway) -> None:

@@ -67,9 +67,7 @@ def row(key: int, **more: Any) -> dict[str, Any]:
 @pytest.fixture
 def source(postgres: PrivatePostgres) -> Iterator[sa.Engine]:
     """Give a source with a table of 40 rows."""
-    name = f"source_{uuid4().hex}"
-    create_database(postgres.url, name)
-    engine = open_engine(database_in(postgres.url, name))
+    engine = open_engine(create_database(postgres.url, f"source_{uuid4().hex}"))
     sql.run(engine, "CREATE SCHEMA shop")
     sql.run(engine, f"CREATE TABLE shop.orders ({SOURCE_COLUMNS})")
     store(engine, *(row(key) for key in range(40)))

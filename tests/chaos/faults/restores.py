@@ -26,7 +26,7 @@ from tests.chaos.checks.oracle import Violation
 from tests.chaos.history import Result
 from tests.support.gateway_parts import current, registered, stage_keys
 from tests.support.postgres import sql
-from tests.support.postgres.databases import clone_database, create_database, database_in
+from tests.support.postgres.databases import clone_database, create_database
 from tests.support.samples.schemas import schema_of
 from tests.support.small_drain import publish_pending, small_drain
 
@@ -132,12 +132,11 @@ def run_restores(place: Path, seed: int, seconds: float) -> Result:
     with capture_logs(), PrivatePostgres(place / "postgres", settings) as postgres:  # quarantines are expected here
         with psycopg.connect(postgres.administration_url, autocommit=True) as connection:
             connection.execute("ALTER ROLE gateway CREATEDB")
-        create_database(postgres.url, "template_mirrorgate")
-        migrate(database_in(postgres.url, "template_mirrorgate"))
+        migrate(create_database(postgres.url, "template_mirrorgate"))
         for number in count(seed):
             name = f"history_{number}"
-            create_database(postgres.url, name, template="template_mirrorgate")
-            history = RestoredHistory(database_in(postgres.url, name), place / name, number)
+            url = create_database(postgres.url, name, template="template_mirrorgate")
+            history = RestoredHistory(url, place / name, number)
             try:
                 history.run()
             except Violation as violation:

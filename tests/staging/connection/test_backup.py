@@ -16,7 +16,7 @@ from mirrorgate.errors import InvariantBroken
 from tests.support.gateway_parts import current, stage_keys, staged_ids
 from tests.support.postgres import sql
 from tests.support.postgres.backup import dump, restore
-from tests.support.postgres.databases import create_database, database_in
+from tests.support.postgres.databases import create_database
 from tests.support.postgres.ledger import Owned, owned_table, plan, publish, publish_all
 from tests.support.postgres.retention import AT_ONCE, partition_states, partitions_of_payloads, purge
 
@@ -24,8 +24,7 @@ from tests.support.postgres.retention import AT_ONCE, partition_states, partitio
 @pytest.fixture
 def empty_url(postgres: PrivatePostgres, request: pytest.FixtureRequest) -> str:
     name = f"restored_{abs(hash(request.node.name))}"
-    create_database(postgres.url, name)
-    return database_in(postgres.url, name)
+    return create_database(postgres.url, name)
 
 
 @pytest.fixture

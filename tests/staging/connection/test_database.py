@@ -18,7 +18,7 @@ from app.staging.connection.database import (
 from app.staging.connection.schema_revision import migrate, require_migrated
 from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
 from tests.support.postgres import sql
-from tests.support.postgres.databases import create_database, database_in
+from tests.support.postgres.databases import create_database
 
 
 def test_migrating_twice_changes_nothing(engine: sa.Engine, database_url: str) -> None:
@@ -29,8 +29,7 @@ def test_migrating_twice_changes_nothing(engine: sa.Engine, database_url: str) -
 
 
 def test_an_empty_database_is_rejected_until_the_first_process_migrates_it(postgres: PrivatePostgres) -> None:
-    create_database(postgres.url, "unmigrated")
-    url = database_in(postgres.url, "unmigrated")
+    url = create_database(postgres.url, "unmigrated")
     engine = open_engine(url)
     with pytest.raises(Misconfigured, match=Code.DATABASE_NOT_MIGRATED):
         require_migrated(engine)
@@ -44,9 +43,9 @@ def test_an_empty_database_is_rejected_until_the_first_process_migrates_it(postg
 def test_every_database_has_its_own_installation_id_when_it_is_migrated_by_itself(
     postgres: PrivatePostgres, engine: sa.Engine
 ) -> None:
-    create_database(postgres.url, "another")
-    migrate(database_in(postgres.url, "another"))
-    other = open_engine(database_in(postgres.url, "another"))
+    url = create_database(postgres.url, "another")
+    migrate(url)
+    other = open_engine(url)
     with engine.begin() as one, other.begin() as two:
         assert installation_id(one) != installation_id(two)
     other.dispose()

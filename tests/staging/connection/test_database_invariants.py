@@ -9,7 +9,7 @@ from app.local.embedded import PrivatePostgres
 from app.staging.connection.database import open_engine, translated_errors
 from mirrorgate.errors import Code, RejectedInput
 from tests.support.postgres import sql
-from tests.support.postgres.databases import create_database, database_in
+from tests.support.postgres.databases import create_database
 from tests.support.postgres.ledger import Owned, owned_table, plan
 
 INSERT_FILE = """
@@ -33,8 +33,7 @@ INSERT_BLOCK = """
 @pytest.fixture(scope="module")
 def engine(postgres: PrivatePostgres, template_database: str) -> Iterator[sa.Engine]:
     """Give one database for all these tests: none of them leaves a trace."""
-    create_database(postgres.url, "invariants", template=template_database)
-    engine = open_engine(database_in(postgres.url, "invariants"))
+    engine = open_engine(create_database(postgres.url, "invariants", template=template_database))
     yield engine
     engine.dispose()
 

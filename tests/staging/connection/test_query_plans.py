@@ -32,7 +32,7 @@ from app.staging.tables.replicate_sources import SELECT_BY_SCHEMA_ID, SELECT_SOU
 from app.staging.tables.status import SELECT_LAGGING, SUM_BLOCKS
 from tests.support.gateway_parts import registered
 from tests.support.postgres import sql
-from tests.support.postgres.databases import create_database, database_in
+from tests.support.postgres.databases import create_database
 from tests.support.samples.schemas import schema_of
 
 READ_IMAGES, READ_PRESENT, FIND_ANY = (
@@ -106,8 +106,7 @@ BACKFILLS = """
 def history(postgres: PrivatePostgres, template_database: str) -> Iterator[sa.Engine]:
     """Give a table with id 1, thousands of batches, files and row images, the last batches pending, beside thousands of
     other tables with sources; fresh statistics."""
-    create_database(postgres.url, "history", template=template_database)
-    engine = open_engine(database_in(postgres.url, "history"))
+    engine = open_engine(create_database(postgres.url, "history", template=template_database))
     registered(engine, "t", schema_of({"id": "int64"}))
     sql.run(engine, STAGE, batches=BATCHES)
     sql.run(engine, PUBLISH, files=FILES)

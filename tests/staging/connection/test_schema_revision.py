@@ -18,7 +18,7 @@ from mirrorgate.cli.main import app
 from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
 from tests.support.gateway_parts import current, registered, stage_keys
 from tests.support.postgres import sql
-from tests.support.postgres.databases import create_database, database_in
+from tests.support.postgres.databases import create_database
 from tests.support.postgres.ledger import Owned, claim_by, publish_all
 from tests.support.postgres.retention import count, purge
 from tests.support.samples.schemas import schema_of
@@ -76,8 +76,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Progra
 def old(postgres: PrivatePostgres, request: pytest.FixtureRequest) -> Iterator[sa.Engine]:
     """Give a database of the baseline with a table `t` and one staged block."""
     name = f"old_{abs(hash(request.node.name))}"
-    create_database(postgres.url, name)
-    url = database_in(postgres.url, name)
+    url = create_database(postgres.url, name)
     migrate(url, BASELINE)
     engine = open_engine(url)
     stage_keys(engine, registered(engine, "t", schema_of({"id": "int64"}, ["id"])), [1])

@@ -111,7 +111,7 @@ class Issuer:
 
 @contextmanager
 def issuing() -> Iterator[Issuer]:
-    """Yield an issuer that answers while the block runs."""
+    """Yield an issuer with the key `one` that answers while the block runs."""
 
     class Handler(StandIn):
         protocol_version = "HTTP/1.0"
@@ -132,4 +132,5 @@ def issuing() -> Iterator[Issuer]:
 
     with serving(Handler) as address:
         issuer = Issuer(address)
+        issuer.new_key("one")
         yield issuer

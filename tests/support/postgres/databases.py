@@ -45,11 +45,13 @@ def private_database(folder: Path) -> Iterator[tuple[str, sa.Engine]]:
             engine.dispose()
 
 
-def create_database(server_url: str, name: str, template: str = "template1") -> None:
+def create_database(server_url: str, name: str, template: str = "template1") -> str:
+    """Create a database as a copy of the template; return its address."""
     engine = open_engine(server_url)
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(sa.text(f'CREATE DATABASE "{name}" TEMPLATE "{template}"'))
     engine.dispose()
+    return database_in(server_url, name)
 
 
 def database_in(server_url: str, name: str) -> str:
@@ -95,8 +97,7 @@ def clone_database(database_url: str, name: str) -> str:
     """Make a database that is what this one is now, as a restored backup would be; its address."""
     url = sa.make_url(database_url)
     _run_on_server(database_url, _DISCONNECT, name=url.database)
-    create_database(database_in(database_url, "postgres"), name, template=str(url.database))
-    return database_in(database_url, name)
+    return create_database(database_in(database_url, "postgres"), name, template=str(url.database))
 
 
 def put_back(database_url: str, backup_url: str) -> None:

@@ -8,30 +8,17 @@ from playwright.sync_api import Browser
 
 from tests.api.calls import own_gateway
 from tests.api.console.browser.visitor import visiting
-from tests.support.http.issuer import AUDIENCE, CLIENT_ID, CLIENT_SECRET, Issuer, issuing
+from tests.api.console.test_oidc_sign_in import settings_of
+from tests.support.http.issuer import Issuer
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    with issuing() as issuer:
-        issuer.new_key("one")
-        yield issuer
-
-
-@pytest.fixture
 def address(issuer: Issuer, api_database: str) -> Iterator[str]:
     """Give a gateway at `localhost`: for a browser, the issuer at 127.0.0.1 is another site."""
-    settings = {
-        "oidc_issuer": issuer.url,
-        "oidc_audience": AUDIENCE,
-        "oidc_rights": {"operator": {"rights": ["admin"], "tables": ["*"]}},
-        "oidc_client_id": CLIENT_ID,
-        "oidc_client_secret": CLIENT_SECRET,
-        "oidc_redirect_url": "http://localhost/console/oidc/callback",
-    }
-    with own_gateway(api_database, **settings) as gateway:
+    back = {"oidc_redirect_url": "http://localhost/console/oidc/callback"}
+    with own_gateway(api_database, **settings_of(issuer) | back) as gateway:
         issuer.gateway = gateway.address.replace("127.0.0.1", "localhost")
         yield issuer.gateway
 
