@@ -49,6 +49,12 @@ class Terminal:
         assert isinstance(ended.value.code, int)
         return Ended(ended.value.code, output, errors)
 
+    def succeed(self, *arguments: object) -> Ended:
+        """Run a command that must end with 0."""
+        ended = self.run(*arguments)
+        assert ended.status == 0, ended.errors
+        return ended
+
 
 def keys(engine: sa.Engine, name: str = "t") -> list[int]:
     """Return the first column of what `staged` returns."""

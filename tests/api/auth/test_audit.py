@@ -196,13 +196,8 @@ def test_the_command_shows_acts_and_rejections(
     problem(client.get("/v1/keys"), 403, "forbidden")
     rejections(gateway, 1, subject=key_of(client))
 
-    def audit(*arguments: str) -> str:
-        ended = terminal.run("audit", *arguments)
-        assert ended.status == 0, ended.errors
-        return ended.output
-
-    assert "register_table" in audit()
-    rejected = audit("--outcome", "rejected", "--subject", key_of(client))
+    assert "register_table" in terminal.succeed("audit").output
+    rejected = terminal.succeed("audit", "--outcome", "rejected", "--subject", key_of(client)).output
     assert "403 forbidden" in rejected
     assert "register_table" not in rejected
-    assert audit("--json", "--hours", "0", "--table", "nothing").splitlines()[-1] == "[]"
+    assert terminal.succeed("audit", "--json", "--hours", "0", "--table", "nothing").output.splitlines()[-1] == "[]"

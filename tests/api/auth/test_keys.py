@@ -171,44 +171,37 @@ def test_a_key_says_when_it_was_last_used(gateway: Gateway, client_with: ClientW
     assert before <= datetime.fromisoformat(used) <= datetime.now(UTC)
 
 
-def command(terminal: Terminal, *arguments: str) -> tuple[str, str]:
-    """Run a command that succeeds; return what it writes to standard output and standard error."""
-    ended = terminal.run(*arguments)
-    assert ended.status == 0, ended.errors
-    return ended.output, ended.errors
-
-
 def test_the_command_rotates_and_lists_keys(gateway: Gateway, terminal: Terminal) -> None:
     created = gateway.new_key("read")
-    printed, told = command(terminal, "keys", "rotate", created["id"], "--overlap", "60")
-    rotated = printed.removesuffix("\n")
+    ended = terminal.succeed("keys", "rotate", created["id"], "--overlap", "60")
+    rotated = ended.output.removesuffix("\n")
     assert rotated.startswith(f"mg_{created['id']}_")
     with Gateway.at(gateway.address, rotated) as client:
         client.get("/v1/tables").raise_for_status()
-    [listed] = json.loads(command(terminal, "keys", "list", "--json")[0])
+    [listed] = json.loads(terminal.succeed("keys", "list", "--json").output)
     until = listed["former_secret_until"]
     assert (listed["id"], until[-1]) == (created["id"], "Z")
-    assert told == f"the former secret works until {until[:10]} {until[11:19]} UTC\n"
-    assert created["id"] in command(terminal, "keys", "list")[0]
-    _, at_once = command(terminal, "keys", "rotate", created["id"], "--overlap", "0")
-    assert at_once == "the former secret no longer works\n"
+    assert ended.errors == f"the former secret works until {until[:10]} {until[11:19]} UTC\n"
+    assert created["id"] in terminal.succeed("keys", "list").output
+    at_once = terminal.succeed("keys", "rotate", created["id"], "--overlap", "0")
+    assert at_once.errors == "the former secret no longer works\n"
 
 
 def test_a_list_without_keys_says_so_and_names_the_key_of_the_settings(gateway: Gateway, terminal: Terminal) -> None:
     admin_id = ADMIN_KEY.split("_")[1]
     assert gateway.get("/v1/keys").json() == {"keys": [], "settings_key_id": admin_id}
-    first, second = command(terminal, "keys", "list")[0].splitlines()
+    first, second = terminal.succeed("keys", "list").output.splitlines()
     assert first.startswith("no keys are stored")
     assert second.startswith(f"the key {admin_id} of MIRRORGATE_ADMIN_KEY is not stored")
     gateway.new_key("read")
-    assert "no keys are stored" not in command(terminal, "keys", "list")[0]
+    assert "no keys are stored" not in terminal.succeed("keys", "list").output
 
 
 def test_who_did_something_has_the_name_of_the_key_also_after_it_was_deleted(
     gateway: Gateway, terminal: Terminal
 ) -> None:
     wanted = ["--name", "orders CDC", "--rights", "admin"]
-    key = command(terminal, "keys", "create", *wanted)[0].strip()
+    key = terminal.succeed("keys", "create", *wanted).output.strip()
     key_id = key.split("_")[1]
     gateway.register("t", {"id": "int64"}, ["id"], dead_letters="accept").raise_for_status()
     with Gateway.at(gateway.address, key) as client:
@@ -219,14 +212,14 @@ def test_who_did_something_has_the_name_of_the_key_also_after_it_was_deleted(
     gateway.delete(f"/v1/tables/t/dead-letters/{letter['id']}").raise_for_status()
     [letter] = gateway.letters("t")
     assert letter["settled_by_name"] == "MIRRORGATE_ADMIN_KEY"
-    assert "orders CDC" in command(terminal, "keys", "list")[0]
+    assert "orders CDC" in terminal.succeed("keys", "list").output
 
-    command(terminal, "keys", "rename", key_id, "orders")
-    command(terminal, "keys", "delete", key_id)
-    assert command(terminal, "tables", "events", "t")[0].count(f"orders ({key_id})") == 1
+    terminal.succeed("keys", "rename", key_id, "orders")
+    terminal.succeed("keys", "delete", key_id)
+    assert terminal.succeed("tables", "events", "t").output.count(f"orders ({key_id})") == 1
     [event] = gateway.audit(subject="orders", outcome="done")
     assert (event["action"], event["subject"], event["subject_name"]) == ("pause", key_id, "orders")
-    assert f"orders ({key_id})" in command(terminal, "audit", "--subject", "orders")[0]
+    assert f"orders ({key_id})" in terminal.succeed("audit", "--subject", "orders").output
     details = {event["action"]: event["details"] for event in gateway.audit()}
     assert details["create_key"]["name"] == "orders CDC"
     assert details["update_key"] == {"key": key_id, "name": "orders"}

@@ -206,10 +206,12 @@ def expected(rule: Rule, caller: str) -> tuple[int, str | None]:
     return UNKNOWN if rule.about_a_table and place == "outside" else rule.answer
 
 
-def call(client: Gateway, operation: str, table: str = TABLE) -> httpx.Response:
+def call(client: Gateway, operation: str, table: str = TABLE, **changed: Any) -> httpx.Response:
+    """Make a call by its rule, about a table and with other query parameters; those that are None are left out."""
     method, path = operations()[operation]
     rule = RULES[operation]
-    query = {name: table if name == "table" else value for name, value in rule.query.items()}
+    given = {name: table if name == "table" else value for name, value in rule.query.items()} | changed
+    query = {name: value for name, value in given.items() if value is not None}
     headers = {"X-Request-Id": "the-same"}
     if rule.media_type:
         headers["Content-Type"] = rule.media_type
@@ -228,6 +230,16 @@ def test_each_caller_gets_the_answer_of_the_rule(callers: Callers, operation: st
         for caller, answer in answers.items()
     }
     assert given == wanted
+
+
+@pytest.mark.parametrize("operation", [name for name, rule in RULES.items() if "generation" in rule.query])
+def test_an_act_names_the_generation_it_means(callers: Callers, operation: str) -> None:
+    admin = callers["admin within"]
+    before = admin.events(TABLE)
+    for generation, answer in ((None, (400, "bad_request")), (9, MISMATCH)):
+        rejected = call(admin, operation, generation=generation)
+        assert (rejected.status_code, rejected.json()["code"]) == answer
+    assert admin.events(TABLE) == before
 
 
 TOLD_APART_WITHIN: Final = {

@@ -118,15 +118,6 @@ def test_full_deletes_the_rows_that_the_data_does_not_have(client: GatewayClient
     assert (load["state"], load["deletes"]) == ("completed", 2)
 
 
-def test_rows_that_are_rejected_end_a_full_load_without_deletes(client: GatewayClient) -> None:
-    mirrorgate.mirror(ROWS, "t", key="id", full=True, client=client)
-    with pytest.raises(RejectedByGateway) as raised:
-        mirrorgate.mirror([{"id": None, "name": "x", "total": None}], "t", key="id", full=True, client=client)
-    assert raised.value.errors
-    (load, *_) = client.get("/v1/tables/t/loads")["loads"]
-    assert (load["state"], load["deletes"]) == ("aborted", 0)
-
-
 def test_an_interrupted_run_is_repeated_without_sending_what_is_durable(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,11 +146,17 @@ def test_a_completed_full_load_is_repeated_without_sending_anything(
     assert load["state"] == "completed"
 
 
-def test_an_aborted_full_load_is_not_taken_for_a_completed_one(client: GatewayClient) -> None:
+def test_rejected_rows_abort_a_full_load_without_deletes_and_it_is_not_taken_for_a_completed_one(
+    client: GatewayClient,
+) -> None:
     mirrorgate.mirror(ROWS, "t", key="id", full=True, client=client)
     wrong = [{"id": None, "name": "x", "total": None}]
-    with pytest.raises(RejectedByGateway):
-        mirrorgate.mirror(wrong, "t", key="id", full=True, resume="r", client=client)
+    for resume in (None, "r"):
+        with pytest.raises(RejectedByGateway) as raised:
+            mirrorgate.mirror(wrong, "t", key="id", full=True, resume=resume, client=client)
+        assert raised.value.errors
+        (load, *_) = client.get("/v1/tables/t/loads")["loads"]
+        assert (load["state"], load["deletes"]) == ("aborted", 0)
     with pytest.raises(RejectedByGateway) as raised:
         mirrorgate.mirror(ROWS, "t", key="id", full=True, resume="r", client=client)
     assert raised.value.code is Code.LOAD_ENDED

@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.api.calls import Gateway
-from tests.api.commands import Ended, Terminal, keys, staged
+from tests.api.commands import Terminal, keys, staged
 from tests.api.objects.bridging import bridge_of
 from tests.support.http.faulty_proxy import Fault, faulty_proxy
 
@@ -27,19 +27,12 @@ def write_parquet(path: Path, rows: list[dict[str, Any]], **options: Any) -> Non
     pq.write_table(pa.Table.from_pylist(rows, pa.Table.from_pylist(ROWS).schema), path, **options)
 
 
-def send(terminal: Terminal, *arguments: object) -> Ended:
-    """Send files; all must be sent completely."""
-    ended = terminal.run("send", *arguments)
-    assert ended.status == 0, ended.errors
-    return ended
-
-
 def test_a_folder_of_parquet_files_is_sent_in_order_and_registers_its_table(
     terminal: Terminal, gateway: Gateway, tmp_path: Path
 ) -> None:
     for number, rows in enumerate((ROWS[:2], ROWS[2:])):
         write_parquet(tmp_path / f"{number}.parquet", rows)
-    sent = send(terminal, tmp_path, *PARQUET, "--producer", "files")
+    sent = terminal.succeed("send", tmp_path, *PARQUET, "--producer", "files")
     assert "accepted: 5 changes in 2 requests, 2 files sent completely" in sent.output
     assert keys(gateway.engine) == [0, 1, 2, 3, 4]
     types = gateway.types("t")
@@ -52,7 +45,7 @@ def test_files_with_more_columns_add_them_to_the_table(terminal: Terminal, gatew
     pq.write_table(pa.table({"id": [1], "note": ["a"]}), tmp_path / "1.parquet")
     more = {"id": [2], "note": pa.nulls(1), "city": ["Oslo"], "empty": pa.nulls(1)}
     pq.write_table(pa.table(more), tmp_path / "2.parquet")
-    send(terminal, tmp_path, *PARQUET)
+    terminal.succeed("send", tmp_path, *PARQUET)
     assert [*gateway.types("t")] == ["id", "note", "city"], "a column without a value has no type"
 
 
@@ -94,7 +87,7 @@ def test_a_folder_of_parquet_files_replaces_the_rows_of_a_table(
 ) -> None:
     for number, rows in enumerate((ROWS[:2], ROWS[2:])):
         write_parquet(tmp_path / f"{number}.parquet", rows)
-    assert terminal.run("send", tmp_path, *PARQUET, "--load", "full").status == 0
+    terminal.succeed("send", tmp_path, *PARQUET, "--load", "full")
     (tmp_path / "0.parquet").unlink()
     again = terminal.run("send", tmp_path, *PARQUET, "--load", "full")
     assert "load completed: 3 rows, 2 rows deleted" in again.output
@@ -163,7 +156,7 @@ def test_the_ending_of_a_file_says_its_format(terminal: Terminal, gateway: Gatew
         pq.write_table(pa.table({"id": [1], "name": ["a"]}), file)
     else:
         file.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    send(terminal, tmp_path, "--table", "t")
+    terminal.succeed("send", tmp_path, "--table", "t")
     assert staged(gateway.engine, "t") == [(1, "a")]
 
 
@@ -199,7 +192,7 @@ def test_a_sheet_registers_its_table_and_later_ones_add_columns(
     day = dt.datetime(2026, 11, 1, 10)
     write_sheet(tmp_path / "1.xlsx", ["id", "na,me", "none"], [1, "a", None])
     write_sheet(tmp_path / "2.xlsx", ["id", "na,me", 'to"tal', "at"], [2, "b", 2.5, day], [], [3, None, 1, None])
-    sent = send(terminal, tmp_path, "--table", "t", "--key-columns", "id", "--producer", "p")
+    sent = terminal.succeed("send", tmp_path, "--table", "t", "--key-columns", "id", "--producer", "p")
     assert gateway.types("t") == {"id": "int64", "na,me": "string", 'to"tal': "float64", "at": "timestamp"}
     assert "accepted: 3 changes in 2 requests, 2 files sent completely" in sent.output
 
@@ -210,7 +203,7 @@ def test_numbers_and_days_of_a_sheet_fit_the_columns_of_a_table_and_a_wrong_one_
     gateway.register("t", {"id": "int64", "total": "decimal(12,2)", "day": "date", "code": "string"}, ["id"])
     rows = [[1, 10.1, dt.datetime(2026, 11, 1), 12], [2, 3, None, "A7"]]
     write_sheet(tmp_path / "a.xlsx", ["id", "total", "day", "code"], *rows)
-    send(terminal, tmp_path / "a.xlsx", "--table", "t")
+    terminal.succeed("send", tmp_path / "a.xlsx", "--table", "t")
     assert staged(gateway.engine, "t") == [
         (1, Decimal("10.10"), dt.date(2026, 11, 1), "12"),
         (2, Decimal("3.00"), None, "A7"),
@@ -224,5 +217,5 @@ def test_numbers_and_days_of_a_sheet_fit_the_columns_of_a_table_and_a_wrong_one_
 def test_columns_declare_the_types_of_a_sheet(terminal: Terminal, gateway: Gateway, tmp_path: Path) -> None:
     write_sheet(tmp_path / "a.xlsx", ["id", "total"], [1, 2])
     declared = ("--columns", "id:int32,total:decimal(9,2)", "--key-columns", "id", "--sheet", "Sheet")
-    send(terminal, tmp_path / "a.xlsx", "--table", "t", *declared)
+    terminal.succeed("send", tmp_path / "a.xlsx", "--table", "t", *declared)
     assert gateway.types("t") == {"id": "int32", "total": "decimal(9,2)"}

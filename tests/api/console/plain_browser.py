@@ -1,5 +1,6 @@
 """A browser without a script: it keeps cookies, and sends forms with the token of the page that it has loaded."""
 
+import html
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,13 @@ class Browser(httpx.Client):
         answer = self.post(path, data={"csrf": found[1], **fields}, follow_redirects=True)
         check_markup(answer.text)
         return answer
+
+
+def link_of(page: str, rel: str) -> str:
+    """Return where the link to the `next` or `prev` page leads."""
+    found = re.search(rf'rel="{rel}" href="([^"]+)"', page)
+    assert found is not None
+    return html.unescape(found[1])
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from tests.api.calls import Gateway
 from tests.api.console.conftest import SignIn
-from tests.api.console.plain_browser import Browser, check_markup
+from tests.api.console.plain_browser import Browser
 from tests.support.postgres import sql
 
 HOSTILE = "landing_folder_lost: <script>alert(1)</script>\"'><img src=x onerror=alert(2)> `<b>x</b>`"
@@ -21,22 +21,19 @@ def test_a_quarantined_table_is_named_with_reason_remedy_and_link_and_nothing_is
 ) -> None:
     gateway.register("sales.orders", {"id": "int64"}, ["id"]).raise_for_status()
     quarantine(gateway.engine, HOSTILE)
-    page = browser.get("/console").raise_for_status().text
+    page = browser.page("/console")
     assert '<a href="/console/tables/sales.orders">sales.orders</a>' in page
     assert "landing_folder_lost: &lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "<code>&lt;b&gt;x&lt;/b&gt;</code>" in page
     assert "What to do:" in page
     assert "<img src=x" not in page
-    assert page.count("<script") == page.count("<script src=")
-    assert " style=" not in page
-    assert " onclick" not in page
 
 
 def test_many_tables_with_one_trouble_are_counted(browser: Browser, gateway: Gateway) -> None:
     for number in range(8):
         gateway.register(f"sales.t{number}", {"id": "int64"}, ["id"]).raise_for_status()
     quarantine(gateway.engine, "landing_folder_lost: gone")
-    page = browser.get("/console/fragments/overview").raise_for_status().text
+    page = browser.page("/console/fragments/overview")
     assert "3 more tables" in page
     assert page.count("/console/tables/sales.t") == 5
     assert 'href="/console/tables?state=quarantined"' in page
@@ -55,14 +52,14 @@ def test_a_key_sees_and_adds_up_its_own_tables_only(gateway: Gateway, sign_in: S
 
 
 def test_the_plots_say_their_values_without_a_script(browser: Browser) -> None:
-    page = browser.get("/console/fragments/overview-plots").raise_for_status().text
+    page = browser.page("/console/fragments/overview-plots")
     assert page.count("<figure") == 3
     assert 'aria-label="Rows per second in the last 60 minutes: accepted' in page
     assert page.count("<table>") == 3
 
 
 def test_the_page_names_each_part_of_the_gateway(browser: Browser) -> None:
-    page = browser.get("/console").raise_for_status().text
+    page = browser.page("/console")
     for label in ("API", "Postgres", "Writer", "Drains", "Tables", "Backlog", "Clocks"):
         assert f"<b>{label}</b>" in page
     assert "no drain has a running lease" in page.lower()
@@ -101,12 +98,11 @@ def chips(page: str) -> dict[str, int]:
 
 def listed(browser: Browser, **query: str) -> str:
     """Return the page of a query, whose refreshed part must list the same."""
-    page = browser.get("/console/tables", params=query).raise_for_status().text
+    page = browser.page("/console/tables", **query)
     refresh = re.search(r'hx-get="([^"]*)"', page)
     assert refresh is not None
-    part = browser.get(refresh[1].replace("&amp;", "&")).raise_for_status().text
+    part = browser.page(refresh[1].replace("&amp;", "&"))
     assert "<html" not in part
-    check_markup(page)
     assert (names(part), chips(part)) == (names(page), chips(page))
     return page
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.api.calls import Gateway
 from tests.api.console.conftest import SignIn
-from tests.api.console.plain_browser import Browser, check_markup, signed_in
+from tests.api.console.plain_browser import Browser, check_markup, link_of, signed_in
 from tests.support.waiting import wait_until
 
 HOSTILE = "<b>x</b>\"'&{{7*7}}"
@@ -25,12 +25,6 @@ def send(gateway: Gateway, producer: str, number: int = 1, position: str | None 
     if position is not None:
         headers["Mirrorgate-Producer-Position"] = position
     gateway.body("rows", b'{"id": %d}' % number, headers=headers, table="shop.items").raise_for_status()
-
-
-def link_of(page: str, rel: str) -> str:
-    found = re.search(rf'rel="{rel}" href="([^"]+)"', page)
-    assert found is not None
-    return found[1].replace("&amp;", "&")
 
 
 def names_in(page: str) -> list[str]:

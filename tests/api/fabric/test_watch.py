@@ -102,6 +102,7 @@ def test_a_running_database_and_its_tables_are_shown_everywhere(scene: Scene) ->
     assert scene.metric('mirrorgate_fabric_database_state{state="running"}') == 1
     assert scene.metric('mirrorgate_fabric_database_state{state="paused"}') == 0
     assert scene.metric('mirrorgate_fabric_table_state{state="replicating",table="sales.orders"}') == 1
+    assert scene.metric('mirrorgate_fabric_processed_rows_total{table="sales.orders"}') == 7
     age = scene.metric("mirrorgate_fabric_status_age_seconds")
     assert age is not None
     assert 0 <= age < 60

@@ -24,30 +24,16 @@ def orders(gateway: Gateway) -> Gateway:
     return gateway
 
 
-ACTS: dict[str, tuple[str, str, dict[str, Any]]] = {
+DROPS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "drop": ("DELETE", "/v1/tables/orders", {}),
     "recreate": ("POST", "/v1/tables/orders/recreate", {}),
     "rename": ("POST", "/v1/tables/orders/rename", {"json": {"name": "sales"}}),
-    "rebuild": ("POST", "/v1/tables/orders/rebuild", {}),
-    "pause": ("POST", "/v1/tables/orders/pause", {}),
-    "resume": ("POST", "/v1/tables/orders/resume", {}),
-    "flush": ("POST", "/v1/tables/orders/flush", {}),
-    "repair": ("POST", "/v1/tables/orders/repair/1", {}),
-    "release": ("POST", "/v1/tables/orders/release", {"json": {"reason": "looked"}}),
 }
 
 
-@pytest.mark.parametrize("act", ACTS)
-def test_an_act_names_the_generation_it_means(orders: Gateway, act: str) -> None:
-    method, path, content = ACTS[act]
-    assert orders.request(method, path, **content).status_code == 400
-    problem(orders.request(method, path, params={"generation": 2}, **content), 409, "generation_mismatch")
-    assert orders.events("orders") == []
-
-
-@pytest.mark.parametrize("act", ["drop", "recreate", "rename"])
+@pytest.mark.parametrize("act", DROPS)
 def test_a_drop_is_accepted_visible_and_rejects_changes_meanwhile(orders: Gateway, act: str) -> None:
-    method, path, content = ACTS[act]
+    method, path, content = DROPS[act]
     answers = [orders.request(method, path, params={"generation": 1}, **content) for _ in range(2)]
     assert [(answer.status_code, answer.json()["state"]) for answer in answers] == [(202, "dropping")] * 2
     assert orders.status("orders")["state"] == "dropping"

@@ -7,9 +7,7 @@ from uuid import uuid4
 import pytest
 
 from app.api.routes import tables as table_routes
-from app.domain.fabric import TableMirroring
 from app.staging.ledger.leases import renew_lease
-from app.staging.ledger.reports import record_fabric_status
 from app.staging.tables.registry import quarantine_table
 from mirrorgate.errors.site import with_addresses
 from tests.api.calls import Gateway, insert, problem
@@ -61,14 +59,6 @@ def test_a_quarantine_says_which_file_and_since_when_until_it_is_released(gatewa
     assert with_addresses("docs/troubleshoot/quarantined.md#foreign_file") in trouble["remedy"]
     gateway.post("/v1/tables/sales.orders/release?generation=1", json={"reason": "moved away"})
     assert gateway.get("/v1/tables/sales.orders").json()["quarantined_at"] is None
-
-
-def test_metrics_tell_the_rows_that_fabric_has_taken(gateway: Gateway) -> None:
-    gateway.register("sales.orders", {"id": "int64"}, ["id"])
-    table = current(gateway.engine, "sales.orders")
-    said = TableMirroring("sales", "orders", processed_rows=12)
-    sql.call(gateway.engine, record_fabric_status, {(table.table_id, table.generation): said})
-    assert 'mirrorgate_fabric_processed_rows_total{table="sales.orders"} 12.0' in gateway.get("/metrics").text
 
 
 def test_what_retention_has_purged_is_still_counted_and_answered(gateway: Gateway) -> None:

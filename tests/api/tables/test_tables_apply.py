@@ -44,16 +44,9 @@ class Answering(io.StringIO):
 
 
 @pytest.fixture
-def run(
-    gateway: Gateway,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Run:
+def run(gateway: Gateway, terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run `mirrorgate tables …` in a folder of its own."""
     monkeypatch.chdir(tmp_path)
-
-    terminal = Terminal(gateway.address, monkeypatch, capsys)
     return lambda *arguments: terminal.run("tables", *arguments)
 
 

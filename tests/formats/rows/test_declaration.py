@@ -74,9 +74,10 @@ def test_a_contradiction_names_what_is_declared_and_what_is_registered() -> None
     with rejected(Code.INCOMPATIBLE_SCHEMA) as rejection:
         parse_declaration("id:int64,name:json", "id").added_to(present)
     assert rejection.detail == "the request declares json, and the table has string, column name"
-    with rejected() as rejection:
-        parse_declaration("id:int64,name:string", "name").added_to(present)
-    assert rejection.detail == "the request declares the key columns name, and the table has the key columns id"
+    for keys in ("name", "id, name"):
+        with rejected() as rejection:
+            parse_declaration("id:int64,name:string", keys).added_to(present)
+        assert rejection.detail == f"the request declares the key columns {keys}, and the table has the key columns id"
 
 
 def stream(**columns: pa.DataType) -> Declaration:
