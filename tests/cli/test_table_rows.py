@@ -14,18 +14,17 @@ import sqlalchemy as sa
 from app.cli.tables.table_rows import ExportedRows, export_rows, find_exportable
 from app.domain.model.names import TableName
 from app.domain.model.table import Table
-from app.domain.model.table_options import RowImages, TableOptions
 from mirrorgate.errors import Code
 from tests.drain.test_landing_zone_command import Terminal, terminal
 from tests.support.gateway_parts import registered, stage, typed
 from tests.support.postgres import sql
 from tests.support.rejections import rejected
 from tests.support.samples.changes import delete, insert, update
+from tests.support.samples.images import KEEP
 from tests.support.samples.schemas import schema_of
 
 __all__ = ["terminal"]
 
-KEEP = TableOptions(row_images=RowImages.ON)
 SCHEMA = schema_of({"id": "int64", "name": "string", "total": "decimal(9,2)", "at": "timestamp", "on": "date"}, ["id"])
 
 

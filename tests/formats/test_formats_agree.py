@@ -14,7 +14,7 @@ from app.domain.model.change import Change, Operation
 from app.domain.model.names import ROW_MARKER
 from app.domain.model.projection import AuditColumns
 from app.domain.model.table import BatchSequence, with_landing
-from app.domain.model.table_options import PartialUpdates, RowImages, TableOptions
+from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.rows.image_overlay import ImageOverlay
 from app.domain.rows.landing_projection import Acceptance
 from app.domain.rows.landing_projection import landed as as_landed
@@ -28,10 +28,10 @@ from tests.support.forms.columnar import check_paths_agree
 from tests.support.forms.form import Form, schema
 from tests.support.forms.replicate import described
 from tests.support.forms.source_histories import History, SourceTable, State, histories
+from tests.support.samples.images import KEEP
 from tests.support.samples.schemas import active_table
 
 COMPLETE = TableOptions(partial_updates=PartialUpdates.COMPLETE)
-KEEP = TableOptions(row_images=RowImages.ON)
 OPERATION = "operation of it"
 """The name of an audit column; histories have no such column."""
 NOW = datetime(2026, 1, 5, tzinfo=UTC)

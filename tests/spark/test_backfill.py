@@ -5,7 +5,6 @@ import sqlalchemy as sa
 
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, Table, TableState
-from app.domain.model.table_options import RowImages, TableOptions
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.images import BackfillState, find_backfill, request_backfill
 from app.staging.tables.operations import set_publishing
@@ -15,7 +14,7 @@ from tests.spark.conftest import NewWorker, drain, end_lease
 from tests.support.gateway_parts import current, dropping, registered, stage, typed
 from tests.support.postgres import sql
 from tests.support.samples.changes import insert
-from tests.support.samples.images import stored_images
+from tests.support.samples.images import KEEP, stored_images
 from tests.support.samples.schemas import ID
 
 ONE = Generation(1)
@@ -25,7 +24,7 @@ def asked(engine: sa.Engine, name: str) -> Table:
     """Return a paused table with a row, whose backfill is asked for."""
     table = registered(engine, name, ID)
     stage(engine, [typed(table, [insert({"id": 1})])])
-    registered(engine, name, None, TableOptions(row_images=RowImages.ON))
+    registered(engine, name, None, KEEP)
     with engine.begin() as connection:
         set_publishing(connection, table.name, ONE, TableState.PAUSED, "operator")
         return request_backfill(connection, table.name, ONE, "operator")
@@ -34,7 +33,7 @@ def asked(engine: sa.Engine, name: str) -> Table:
 def test_the_drain_gives_images_to_active_and_paused_tables(engine: sa.Engine, new_worker: NewWorker) -> None:
     for name in ("active", "paused", "quiet"):
         stage(engine, [typed(registered(engine, name, ID), [insert({"id": key}, key) for key in (1, 2, 3)])])
-        registered(engine, name, None, TableOptions(row_images=RowImages.ON))
+        registered(engine, name, None, KEEP)
     with engine.begin() as connection:
         set_publishing(connection, TableName.parse("paused"), ONE, TableState.PAUSED, "operator")
         for name in ("active", "paused"):
@@ -86,7 +85,7 @@ def test_a_table_dropped_while_its_backfill_waits_is_not_due_any_more(engine: sa
 def test_a_drain_that_stops_leaves_it_to_the_next(engine: sa.Engine, new_worker: NewWorker) -> None:
     table = registered(engine, "t", ID)
     stage(engine, [typed(table, [insert({"id": 1})])])
-    registered(engine, "t", None, TableOptions(row_images=RowImages.ON))
+    registered(engine, "t", None, KEEP)
     with engine.begin() as connection:
         request_backfill(connection, table.name, ONE, "operator")
     stopped = new_worker()

@@ -20,7 +20,7 @@ from spark_jobs.drain_cycle import DrainCycle
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import current, inserts, registered, stage, stage_keys, typed
 from tests.support.onelake.clients import onelake_address
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import ID, schema_of
 from tests.support.small_drain import publish_pending
 from tests.verify.runs import findings
 
@@ -41,7 +41,6 @@ EVERY_TYPE = schema_of(
     },
     ["id"],
 )
-ID = schema_of({"id": "int64"}, ["id"])
 KEYLESS = schema_of({"id": "int64"}, [])
 
 

@@ -83,7 +83,6 @@ def test_a_limit_changes_and_is_listed(gateway: Gateway, limited: Any) -> None:
 
 def test_concurrent_changes_of_different_limits_both_last(gateway: Gateway, limited: Any) -> None:
     _, key_id = limited(requests_per_second=5)
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
     def change(**limits: float) -> None:
         with Gateway.at(gateway.address, ADMIN_KEY) as administrator:
@@ -92,7 +91,7 @@ def test_concurrent_changes_of_different_limits_both_last(gateway: Gateway, limi
     with ThreadPoolExecutor(2) as threads:
         with sql.locked(gateway.engine, "SELECT FROM mirrorgate.api_keys WHERE key_id = :id FOR UPDATE", id=key_id):
             changes = [threads.submit(change, requests_per_second=7), threads.submit(change, bytes_per_second=9)]
-            wait_until(lambda: sql.value(gateway.engine, waiting) == 2, within=30, what="both changes wait")
+            wait_until(lambda: sql.lock_waits(gateway.engine) == 2, within=30, what="both changes wait")
         for one in changes:
             one.result(timeout=30)
     [key] = gateway.listed_keys()

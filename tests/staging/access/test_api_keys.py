@@ -128,9 +128,8 @@ def test_a_later_rotation_shortens_an_earlier_overlap_and_never_lengthens_one(en
 @pytest.mark.usefixtures("stored_key")
 def test_two_rotations_at_once_leave_one_newest_secret_and_lose_none(engine: sa.Engine) -> None:
     with ThreadPoolExecutor(2) as threads, sql.locked(engine, "SELECT FROM mirrorgate.api_keys FOR UPDATE"):
-        waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
         rotations = [threads.submit(rotate, engine, secret, 3600) for secret in (NEW, NEWEST)]
-        wait_until(lambda: sql.value(engine, waiting) >= 2, within=30, what="both rotations wait")
+        wait_until(lambda: sql.lock_waits(engine) == 2, within=30, what="both rotations wait")
     assert all(rotation.result() for rotation in rotations)
     assert {*secrets_of(engine)} == {HASH, NEW, NEWEST}
 

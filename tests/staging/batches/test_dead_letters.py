@@ -10,10 +10,10 @@ from app.domain.model.table import BatchSequence, DropAction, DropPlan, Table
 from app.staging.batches.batch import LetterReplay, TableLetters
 from app.staging.batches.dead_letters import discard_letters, insert_letters, mark_replayed
 from app.staging.tables.operations import begin_drop
-from app.staging.tables.status import TableCounts, count_tables
 from mirrorgate.errors import Code, Problem
 from tests.support.gateway_parts import current, finished_drop
 from tests.support.postgres import sql
+from tests.support.postgres.ledger import counts_of
 from tests.support.postgres.retention import AT_ONCE, WEEK, count, purge
 
 INSERT = """
@@ -54,10 +54,6 @@ def discard(engine: sa.Engine, table: Table, first: int, last: int) -> int:
     return sql.call(engine, discard_letters, table.table_id, table.generation, principal="key", **ends)
 
 
-def counts(engine: sa.Engine, table: Table) -> TableCounts:
-    return sql.call(engine, count_tables, [table.table_id])[table.table_id]
-
-
 @pytest.mark.parametrize("letter", [WAITING, DISCARDED, REPLAYED], ids=lambda letter: letter["state"])
 def test_a_letter_waits_or_was_settled_by_somebody(engine: sa.Engine, table: Table, letter: dict[str, Any]) -> None:
     sql.attempt(engine, INSERT, **letter)
@@ -93,14 +89,14 @@ def test_a_letter_that_contradicts_itself_is_rejected(
 
 
 def test_the_status_counts_the_waiting_letters_of_the_present_generation(engine: sa.Engine, table: Table) -> None:
-    assert (counts(engine, table).waiting_letters, counts(engine, table).oldest_letter_seconds) == (0, 0)
+    assert (counts_of(engine, table).waiting_letters, counts_of(engine, table).oldest_letter_seconds) == (0, 0)
     ids = store(engine, table, 3)
     sql.run(engine, "UPDATE mirrorgate.dead_letters SET received_at = received_at - interval '1 hour'")
     assert discard(engine, table, ids[0], ids[0]) == 1
-    found = counts(engine, table)
+    found = counts_of(engine, table)
     assert (found.waiting_letters, 3600 <= found.oldest_letter_seconds < 7200) == (2, True)
     sql.run(engine, "UPDATE mirrorgate.dead_letters SET generation = 2")
-    assert counts(engine, table).waiting_letters == 0
+    assert counts_of(engine, table).waiting_letters == 0
 
 
 def test_discarding_a_range_leaves_what_is_settled_and_what_lies_outside(engine: sa.Engine, table: Table) -> None:
@@ -125,7 +121,7 @@ def test_the_letters_of_an_ended_generation_are_given_up_and_kept_as_long_as_set
     store(engine, table, 2)
     dropping = sql.call(engine, begin_drop, table.name, table.generation, DropPlan(DropAction.RECREATE), "test")
     purge(engine, WEEK)
-    assert counts(engine, table).waiting_letters == 2, "the generation has not ended yet"
+    assert counts_of(engine, table).waiting_letters == 2, "the generation has not ended yet"
     finished_drop(engine, dropping)
     store(engine, current(engine, "t"))
     purge(engine, WEEK)

@@ -17,9 +17,7 @@ from app.staging.retention.rounds import purge
 from mirrorgate.errors import Code, RejectedInput
 from tests.support.gateway_parts import inserts, registered, running_writer, together, typed
 from tests.support.postgres import sql
-from tests.support.samples.schemas import schema_of
-
-ID = schema_of({"id": "int64"}, ["id"])
+from tests.support.samples.schemas import ID
 
 
 def key(name: str, content: str = "body", principal: str = "p") -> RequestIdentity:

@@ -27,7 +27,6 @@ from tests.support.waiting import wait_until
 NARROW = schema_of({"id": "int64", "name": "string"}, ["id"])
 SCHEMA = schema_of({"id": "int64", "name": "string", "total": "decimal(9,2)"}, ["id"])
 ADA = insert({"id": 1, "name": "Ada", "total": "1.5"})
-WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 
 
 @pytest.fixture
@@ -207,7 +206,7 @@ def staged_after(engine: sa.Engine, other: sa.Engine, first: Sequence[Batch], la
         with engine.connect() as connection, connection.begin() as transaction:
             stage_requests(connection, [StagingRequest(first)], {})
             future = writer.submit(StagingRequest(later))
-            wait_until(lambda: sql.value(engine, WAITING), within=30, what="the other writer waits for the lock")
+            wait_until(lambda: sql.lock_waits(engine), within=30, what="the other writer waits for the lock")
             transaction.commit()
         return future.result(timeout=30)
 

@@ -6,16 +6,15 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.model.table import Table
-from app.domain.model.table_options import PartialUpdates, RowImages, TableOptions
+from app.domain.model.table_options import PartialUpdates, TableOptions
 from mirrorgate.errors import Code
 from tests.support.gateway_parts import current, registered, stage, typed
 from tests.support.postgres.retention import WEEK, purge
 from tests.support.rejections import rejected
 from tests.support.samples.changes import delete, insert, update, upsert
-from tests.support.samples.images import COMPLETE, staged_batches, stored_images
+from tests.support.samples.images import COMPLETE, KEEP, staged_batches, stored_images
 from tests.support.samples.schemas import schema_of
 
-KEEP = TableOptions(row_images=RowImages.ON)
 SCHEMA = schema_of({"id": "int64", "name": "string", "total": "decimal(9,2)"}, ["id"])
 ADA = insert({"id": 1, "name": "Ada", "total": "1.5"})
 BOB = insert({"id": 2, "name": "Bob", "total": None})

@@ -10,9 +10,9 @@ from app.staging.connection.schema_revision import database_facts
 from app.staging.ledger.leases import due_tables, live_workers
 from app.staging.ledger.reports import claim_reading
 from app.staging.tables.operations import request_flush
-from app.staging.tables.status import BacklogReader, count_tables
+from app.staging.tables.status import BacklogReader
 from tests.support.postgres import sql
-from tests.support.postgres.ledger import Owned, claim, owned_table, plan
+from tests.support.postgres.ledger import Owned, claim, counts_of, owned_table, plan
 
 PATIENT = FileLimits(payload_bytes=2**30, rows=2**30, max_delay_seconds=3600)
 
@@ -63,7 +63,7 @@ def test_a_lease_is_honored_for_its_own_length_at_the_most(engine: sa.Engine) ->
 def test_no_age_is_shown_below_zero(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1, 2])
     set_clock_back(engine)
-    assert sql.call(engine, count_tables, [owned.table.table_id])[owned.table.table_id].oldest_seconds == 0
+    assert counts_of(engine, owned.table).oldest_seconds == 0
     [lagging] = BacklogReader().read(engine, 0.0).values()
     assert lagging.oldest_seconds == 0
 

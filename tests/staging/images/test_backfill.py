@@ -39,10 +39,9 @@ from tests.support.postgres import sql
 from tests.support.postgres.ledger import claimed
 from tests.support.rejections import rejected
 from tests.support.samples.changes import delete, insert, update
-from tests.support.samples.images import rows_of_images, stored_images
+from tests.support.samples.images import KEEP, rows_of_images, stored_images
 from tests.support.samples.schemas import schema_of
 
-KEEP: Final = TableOptions(row_images=RowImages.ON)
 COMPLETE: Final = TableOptions(row_images=RowImages.ON, partial_updates=PartialUpdates.COMPLETE)
 SCHEMA: Final = schema_of({"id": "int64", "name": "string"}, ["id"])
 KEYS: Final = range(6)

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from app.domain.model.names import ROW_MARKER
 from app.domain.model.table import Table
-from app.domain.model.table_options import RowImages, TableOptions
 from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.row_rules import RowMarker, RowRules
-from app.domain.rows.typed_columns import typed_images
 from app.staging.batches.batch import Batch, StagingRequest
 from app.staging.batches.stage_transaction import encode_blocks, stage_requests
 from mirrorgate.errors import Code, RejectedInput
@@ -20,9 +18,8 @@ from tests.support.forms.catalogue import FORMS, FULL_FORMS
 from tests.support.forms.form import schema
 from tests.support.forms.source_histories import History, SourceTable, State, histories
 from tests.support.gateway_parts import current, registered
-from tests.support.postgres import sql
+from tests.support.samples.images import KEEP, rows_of_images
 
-KEEP: Final = TableOptions(row_images=RowImages.ON)
 _NAMES: Final = (f"t{number}" for number in itertools.count())
 
 
@@ -37,11 +34,7 @@ def apply(state: State, rows: LandingRows, table: SourceTable) -> None:
 
 
 def state_of_images(engine: sa.Engine, table: Table, of: SourceTable) -> State:
-    stored = "SELECT image FROM mirrorgate.row_images WHERE table_id = :table_id"
-    images = [image for (image,) in sql.rows(engine, stored, table_id=table.table_id)]
-    columns = typed_images(images, table.schema, table.options, of.types)
-    rows = list(zip(*(column.to_pylist() for column in columns), strict=True))
-    return {of.key(values): values for values in rows}
+    return {of.key(values): values for values in rows_of_images(engine, table).values()}
 
 
 def stage_once(engine: sa.Engine, batch: Batch, *, dies: bool) -> None:

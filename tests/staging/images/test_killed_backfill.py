@@ -7,17 +7,15 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.model.change import Change
-from app.domain.model.table_options import RowImages, TableOptions
 from tests.support.backfills import ask
 from tests.support.gateway_parts import current, registered, stage, typed
 from tests.support.processes import read_line, started
 from tests.support.samples.changes import delete, insert, update
-from tests.support.samples.images import rows_of_images
+from tests.support.samples.images import KEEP, rows_of_images
 from tests.support.samples.schemas import schema_of
 
 KEYS: Final = 300
 SEEDS: Final = range(5)
-KEEP: Final = TableOptions(row_images=RowImages.ON)
 SCHEMA: Final = schema_of({"id": "int64", "name": "string", "at": "timestamp", "total": "decimal(9,2)"}, ["id"])
 
 

@@ -4,16 +4,15 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.model.table import BatchSequence, Table
-from app.domain.model.table_options import RowImages, TableOptions
 from app.domain.rows.row_image import StoredImage
 from app.staging.batches.row_images import write_row_images
 from app.staging.tables.status import ImagesSize, all_images, image_sizes
 from tests.support.gateway_parts import registered, stage, typed
 from tests.support.postgres import sql
 from tests.support.samples.changes import insert
+from tests.support.samples.images import KEEP
 from tests.support.samples.schemas import schema_of
 
-KEEP = TableOptions(row_images=RowImages.ON)
 SCHEMA = schema_of({"id": "int64", "name": "string"}, ["id"])
 
 

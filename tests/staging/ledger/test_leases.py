@@ -111,13 +111,12 @@ def test_of_workers_that_claim_at_once_one_gets_the_table(engine: sa.Engine) -> 
 def test_a_claim_that_waited_for_another_one_sees_that_its_worker_lives(engine: sa.Engine) -> None:
     owned, other = owned_table(engine), uuid4()
     end_lease(engine, owned.worker)
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     with ThreadPoolExecutor(1) as thread:
         with engine.begin() as connection:
             renew_lease(connection, other, 60)
             assert claim_table(connection, owned.table.table_id, other, held=None) == 2
             late = thread.submit(claim, engine, owned.table.table_id, uuid4())
-            wait_until(lambda: sql.value(engine, waiting) == 1, within=30, what="the late claim waits")
+            wait_until(lambda: sql.lock_waits(engine) == 1, within=30, what="the late claim waits")
         assert late.result(timeout=30) is None
 
 

@@ -14,7 +14,6 @@ from app.staging.ledger.files import unrecorded_files
 from app.staging.ledger.leases import due_tables
 from app.staging.tables.operations import request_repair
 from app.staging.tables.registration import register_table
-from app.staging.tables.status import count_tables
 from tests.support.gateway_parts import current, stage_keys
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import (
@@ -23,6 +22,7 @@ from tests.support.postgres.ledger import (
     chain,
     claim,
     claim_by,
+    counts_of,
     owned_table,
     plan,
     publish,
@@ -87,7 +87,7 @@ def test_a_seed_is_a_file_but_no_batch_change_or_row(engine: sa.Engine) -> None:
     publish(engine, owned, seed)
     stage_keys(engine, owned.table, [1, 2])
     table_id = owned.table.table_id
-    counts = sql.call(engine, count_tables, [table_id])[table_id]
+    counts = counts_of(engine, owned.table)
     batch = sql.call(engine, find_batch, table_id, Generation(1), BatchSequence(1))
     assert (counts.published_files, counts.last_file) == (1, 1)
     assert (counts.published_batches, counts.published_changes, counts.published_rows) == (0, 0, 0)

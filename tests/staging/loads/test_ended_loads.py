@@ -12,6 +12,7 @@ from mirrorgate.errors import Code, RejectedInput
 from mirrorgate.parameters import LoadMode
 from tests.support.gateway_parts import registered
 from tests.support.postgres import sql
+from tests.support.samples.images import KEEP
 from tests.support.samples.schemas import schema_of
 
 IDS = [LoadId(f"00000000-0000-0000-0000-00000000000{at}") for at in range(2)]
@@ -23,7 +24,7 @@ def ended_by_requests() -> float:
 
 
 def test_a_load_that_a_drain_ends_is_not_counted_as_ended_by_a_request(engine: sa.Engine) -> None:
-    table = registered(engine, "t", schema_of({"id": "int32"}, ["id"]), TableOptions(row_images=RowImages.ON))
+    table = registered(engine, "t", schema_of({"id": "int32"}, ["id"]), KEEP)
     before = ended_by_requests()
     sql.call(engine, begin_load, table.name, IDS[0], LoadMode.FULL, 60.0, "sender")
     sql.run(engine, "UPDATE mirrorgate.loads SET expires_at = clock_timestamp()")
@@ -37,7 +38,7 @@ def test_a_load_that_a_drain_ends_is_not_counted_as_ended_by_a_request(engine: s
 
 
 def test_a_table_keeps_its_row_images_until_its_load_has_ended(engine: sa.Engine) -> None:
-    table = registered(engine, "t", schema_of({"id": "int32"}, ["id"]), TableOptions(row_images=RowImages.ON))
+    table = registered(engine, "t", schema_of({"id": "int32"}, ["id"]), KEEP)
     for at, end in enumerate(("abort", "expiry")):
         sql.call(engine, begin_load, table.name, IDS[at], LoadMode.FULL, 60.0, "sender")
         with pytest.raises(RejectedInput) as rejected, engine.begin() as connection:

@@ -36,11 +36,10 @@ from mirrorgate.parameters import LoadMode
 from tests.support.gateway_parts import current, registered
 from tests.support.postgres import sql
 from tests.support.samples.changes import change, delete, update, upsert
-from tests.support.samples.images import COMPLETE, staged_batches
+from tests.support.samples.images import COMPLETE, KEEP, staged_batches
 from tests.support.samples.schemas import schema_of
 
 SCHEMA: Final = schema_of({"id": "int64", "value": "int64"}, ["id"])
-IMAGES: Final = TableOptions(row_images=RowImages.ON)
 FILTERED: Final = TableOptions(
     row_images=RowImages.ON, filter=RowFilter(column="value", op=Comparison.GREATER, value="0")
 )
@@ -303,7 +302,7 @@ class Gateway:
 
 @pytest.mark.parametrize(
     "options",
-    [COMPLETE, IMAGES, FILTERED, pytest.param(FLAGGED, marks=pytest.mark.thorough)],
+    [COMPLETE, KEEP, FILTERED, pytest.param(FLAGGED, marks=pytest.mark.thorough)],
     ids=["complete", "images", "filtered", "flagged"],
 )
 @given(before=TOGETHER, steps=st.lists(STEPS, min_size=10, max_size=24))
@@ -330,7 +329,7 @@ def test_interleavings_of_load_and_stream_equal_the_model(
 
 
 def test_a_request_of_an_ended_load_blocks_no_rows_of_the_open_one(engine: sa.Engine) -> None:
-    gateway = Gateway(engine, registered(engine, next(_NAMES), SCHEMA, IMAGES))
+    gateway = Gateway(engine, registered(engine, next(_NAMES), SCHEMA, KEEP))
     rows = Request([("upsert", 1, 0)], of_load=True)
     gateway.begin(LoadMode.FULL)
     gateway.stage([rows], crash=False)

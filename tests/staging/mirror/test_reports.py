@@ -20,9 +20,8 @@ from tests.support.gateway_parts import current, dropping, finished_drop, next_g
 from tests.support.mirror_reports import IN_STEP, NOTHING_APPLIED, STOPPED, report_of
 from tests.support.postgres import sql
 from tests.support.postgres.retention import WEEK, purge
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import ID
 
-ID = schema_of({"id": "int64"}, ["id"])
 _NUMBERS = itertools.count(1)
 
 

@@ -9,7 +9,6 @@ import sqlalchemy as sa
 
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, TableId
-from app.domain.model.table_options import RowImages, TableOptions
 from app.domain.rebuild import RebuildPhase
 from app.staging.rebuild.copies import image_snapshot, parts_of, read_part, require_parts
 from app.staging.rebuild.progress import (
@@ -26,6 +25,7 @@ from spark_jobs.rebuilding import PartOrder, PartResult, RebuildRun, copy_part
 from tests.support.gateway_parts import current, registered, stage, typed
 from tests.support.postgres import sql
 from tests.support.samples.changes import insert, update
+from tests.support.samples.images import KEEP
 from tests.support.samples.schemas import schema_of
 from tests.support.small_drain import open_small_cycle
 
@@ -39,7 +39,7 @@ IMAGES = "SELECT count(*) FROM mirrorgate.row_images WHERE generation = 2"
 @pytest.fixture
 def run(engine: sa.Engine, database_url: str, tmp_path: Path) -> Iterator[RebuildRun]:
     """Give the rebuilds of a drain for table `t`, which has three rows and is to be rebuilt with the key `code`."""
-    table = registered(engine, "t", SCHEMA, TableOptions(row_images=RowImages.ON))
+    table = registered(engine, "t", SCHEMA, KEEP)
     stage(engine, [typed(table, [insert({"id": at, "code": f"c{at}"}, at) for at in range(3)])])
     sql.call(engine, begin_rebuild, TableName.parse("t"), Generation(1), None, ["code"], "operator", dry_run=False)
     drain = open_small_cycle(database_url, tmp_path, rows=40)

@@ -11,11 +11,10 @@ from app.staging.batches.staged_blocks import BatchStatus, find_batch
 from app.staging.ledger.files import list_files
 from app.staging.ledger.leases import check_epoch
 from app.staging.tables.operations import finish_drop, request_repair, set_publishing
-from app.staging.tables.status import TableCounts, count_tables
 from mirrorgate.errors import InvariantBroken
 from tests.support.gateway_parts import current, dropping, next_generation, registered, stage_keys, staged_ids
 from tests.support.postgres import sql
-from tests.support.postgres.ledger import Owned, claim, owned_table, plan, publish, publish_all
+from tests.support.postgres.ledger import Owned, claim, counts_of, owned_table, plan, publish, publish_all
 from tests.support.postgres.retention import (
     AT_ONCE,
     WEEK,
@@ -29,10 +28,6 @@ from tests.support.samples.schemas import schema_of
 T = TableName.parse("t")
 
 
-def counts_of(engine: sa.Engine, owned: Owned) -> TableCounts:
-    return sql.call(engine, count_tables, [owned.table.table_id])[owned.table.table_id]
-
-
 def batch(engine: sa.Engine, owned: Owned, sequence: int, generation: int = 1) -> BatchStatus | None:
     return sql.call(engine, find_batch, owned.table.table_id, Generation(generation), BatchSequence(sequence))
 
@@ -40,11 +35,11 @@ def batch(engine: sa.Engine, owned: Owned, sequence: int, generation: int = 1) -
 def test_what_is_published_and_old_is_purged_and_the_counts_stay(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1, 2], [3], [4, 5, 6])
     publish_all(engine, owned)
-    before = counts_of(engine, owned)
+    before = counts_of(engine, owned.table)
     report = purge(engine)
     assert (report.dropped_partitions, report.moved_payloads, report.purged_blocks, report.purged_files) == (1, 0, 3, 2)
     assert [count(engine, name) for name in ("block_payloads", "staged_blocks", "landing_files")] == [0, 0, 1]
-    assert counts_of(engine, owned) == before
+    assert counts_of(engine, owned.table) == before
     assert (before.staged_rows, before.published_rows, before.published_files) == (6, 6, 3)
 
 
@@ -54,7 +49,7 @@ def test_counts_add_up_over_many_rounds_and_new_batches(engine: sa.Engine) -> No
         stage_keys(engine, owned.table, *([key] for key in range(size)))
         publish_all(engine, owned)
         purge(engine)
-        counts = counts_of(engine, owned)
+        counts = counts_of(engine, owned.table)
         accepted = (counts.last_sequence, counts.accepted_changes, counts.accepted_rows)
         assert (counts.staged_batches, counts.staged_changes, counts.staged_rows) == accepted
         assert (counts.published_batches, counts.published_changes, counts.published_rows) == accepted
@@ -70,7 +65,7 @@ def test_what_is_not_published_moves_on_and_is_published_later(engine: sa.Engine
     assert set(partitions_of_payloads(engine)) == {2, 3}
     assert purge(engine).moved_payloads == 2
     assert staged_ids(engine, owned.table, first=2) == [2, 3]
-    assert (counts_of(engine, owned).staged_batches, counts_of(engine, owned).pending_batches) == (3, 2)
+    assert (counts_of(engine, owned.table).staged_batches, counts_of(engine, owned.table).pending_batches) == (3, 2)
     for file in rest:
         publish(engine, owned, file)
     purge(engine)
@@ -104,12 +99,12 @@ def test_a_partition_is_moved_in_pieces(engine: sa.Engine) -> None:
 def test_history_is_deleted_in_pieces(engine: sa.Engine) -> None:
     owned = owned_table(engine, *([key] for key in range(7)))
     publish_all(engine, owned)
-    before = counts_of(engine, owned)
+    before = counts_of(engine, owned.table)
     with sql.counted(engine, "WITH ending") as blocks, sql.counted(engine, "WITH head") as files:
         report = purge(engine, replace(AT_ONCE, chunk_rows=2))
     assert (report.purged_blocks, len(blocks)) == (7, 4 + 1)
     assert (report.purged_files, len(files)) == (6, 3 + 1)
-    assert counts_of(engine, owned) == before
+    assert counts_of(engine, owned.table) == before
 
 
 def test_the_ledger_goes_on_after_the_file_it_begins_with(engine: sa.Engine) -> None:

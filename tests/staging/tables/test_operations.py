@@ -27,9 +27,8 @@ from tests.support.postgres import sql
 from tests.support.postgres.retention import purge
 from tests.support.rejections import rejected
 from tests.support.samples.images import count_row_images
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import ID, schema_of
 
-ID = schema_of({"id": "int64"}, ["id"])
 WIDE = schema_of({"id": "string", "note": "string"}, ["id"])
 T = TableName.parse("t")
 ONE = Generation(1)

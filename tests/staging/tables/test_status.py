@@ -2,16 +2,11 @@
 
 import sqlalchemy as sa
 
-from app.domain.model.table import TableId
 from app.staging.tables.status import TableCounts, count_tables
 from tests.support.gateway_parts import stage, typed
 from tests.support.postgres import sql
-from tests.support.postgres.ledger import Owned, owned_table, plan, publish
+from tests.support.postgres.ledger import Owned, counts_of, owned_table, plan, publish
 from tests.support.samples.changes import update
-
-
-def counts_of(engine: sa.Engine, table_id: TableId) -> TableCounts:
-    return sql.call(engine, count_tables, [table_id])[table_id]
 
 
 def three_views(counts: TableCounts) -> list[tuple[int, int, int]]:
@@ -33,19 +28,19 @@ def with_backlog(engine: sa.Engine) -> Owned:
 def test_what_is_staged_is_pending_until_it_is_published(engine: sa.Engine) -> None:
     owned = with_backlog(engine)
     one, two = plan(engine, owned)
-    waiting = counts_of(engine, owned.table.table_id)
+    waiting = counts_of(engine, owned.table)
     assert three_views(waiting) == [(2, 3, 4), (2, 3, 4), (0, 0, 0)]
     assert (waiting.pending_batches, waiting.pending_rows) == (2, 4)
     assert waiting.pending_bytes > 0
     assert waiting.oldest_seconds > 0
 
     publish(engine, owned, one)
-    half = counts_of(engine, owned.table.table_id)
+    half = counts_of(engine, owned.table)
     assert three_views(half) == [(2, 3, 4), (2, 3, 4), (1, 2, 2)]
     assert (half.pending_batches, half.pending_rows, half.last_file, half.published_files) == (1, 2, 1, 1)
 
     publish(engine, owned, two)
-    done = counts_of(engine, owned.table.table_id)
+    done = counts_of(engine, owned.table)
     assert three_views(done) == [(2, 3, 4)] * 3
     assert (done.pending_batches, done.pending_bytes, done.oldest_seconds, done.last_file) == (0, 0, 0, 2)
 

@@ -17,10 +17,9 @@ from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.support.gateway_parts import inserts, registered, running_writer, stage, staged_ids, together, typed
 from tests.support.postgres import sql
 from tests.support.samples.changes import update
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import ID, schema_of
 from tests.support.waiting import wait_until
 
-IDS = schema_of({"id": "int64"}, ["id"])
 WIDER = schema_of({"id": "int64", "note": "string"}, ["id"])
 
 
@@ -33,7 +32,7 @@ def sequences(receipts: Sequence[Receipt]) -> list[int]:
 
 
 def test_a_receipt_names_the_batch_and_counts_it(engine: sa.Engine) -> None:
-    table = registered(engine, "sales.orders", IDS)
+    table = registered(engine, "sales.orders", ID)
     [receipt] = stage(engine, [typed(table, [*inserts([{"id": 1}]), update({"id": 1}, {"id": 2})])])
     assert receipt == Receipt("sales.orders", table.generation, BatchSequence(1), changes=2, rows=3)
 
@@ -65,7 +64,7 @@ def test_many_threads_and_two_processes_leave_no_gap_and_no_double(engine: sa.En
 
 
 def test_a_block_holds_one_schema_version(engine: sa.Engine) -> None:
-    old = registered(engine, "t", IDS)
+    old = registered(engine, "t", ID)
     stage(engine, [batch(old, 1)])
     new = registered(engine, "t", WIDER)
     stage(engine, [typed(new, inserts([{"id": 2, "note": "x"}]))])
@@ -188,7 +187,7 @@ class Caller:
 def test_a_waiter_of_the_callers_own_gets_the_receipts_and_errors_that_a_future_gets(
     engine: sa.Engine, table: Table
 ) -> None:
-    moved = registered(engine, "moved", IDS)
+    moved = registered(engine, "moved", ID)
     registered(engine, "moved", WIDER)
     writer = GroupCommit(engine)
     good, bad = Caller(), Caller()

@@ -14,9 +14,8 @@ from app.staging.batches.batch import Batch, Receipt, TableMoved
 from app.staging.retention.payload_partitions import attach_next_partition, open_next_partition
 from tests.support.gateway_parts import inserts, registered, staged_ids, together, typed
 from tests.support.postgres import sql
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import ID, schema_of
 
-IDS = schema_of({"id": "int64"}, ["id"])
 WIDER = schema_of({"id": "int64", "note": "string"}, ["id"])
 MAX_TABLES = 5
 _NAMES = itertools.count()
@@ -57,9 +56,9 @@ def test_each_request_of_a_group_is_staged_in_all_its_tables_or_fails_for_its_ow
 ) -> None:
     """Postgres rejects the next block of an occupied table, and so the one statement with the blocks of all tables."""
     prefix = f"group{next(_NAMES)}"
-    old = registered(engine, f"{prefix}.moved", IDS)
+    old = registered(engine, f"{prefix}.moved", ID)
     registered(engine, f"{prefix}.moved", WIDER)
-    tables = [registered(engine, f"{prefix}.t{number}", IDS) for number in range(MAX_TABLES)]
+    tables = [registered(engine, f"{prefix}.t{number}", ID) for number in range(MAX_TABLES)]
     for number in occupied:
         sql.run(engine, OCCUPY_SEQUENCE, table_id=tables[number].table_id, sequence=1)
     expected: list[list[int]] = [[] for _ in tables]
@@ -103,7 +102,7 @@ def test_each_request_of_a_group_is_staged_in_all_its_tables_or_fails_for_its_ow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_source_position_of_each_table_is_stored_verbatim(engine: sa.Engine, positions: list[str | None]) -> None:
     prefix = f"position{next(_NAMES)}"
-    tables = [registered(engine, f"{prefix}.t{number}", IDS) for number in range(len(positions))]
+    tables = [registered(engine, f"{prefix}.t{number}", ID) for number in range(len(positions))]
     requests = [[batch(table, 1, position=mark)] for table, mark in zip(tables, positions, strict=True)]
     for future in together(engine, *requests):
         future.result()
@@ -113,7 +112,7 @@ def test_the_source_position_of_each_table_is_stored_verbatim(engine: sa.Engine,
 
 
 def test_the_blocks_of_a_group_have_one_payload_partition_and_are_of_one_transaction(engine: sa.Engine) -> None:
-    tables = [registered(engine, f"t{number}", IDS) for number in range(3)]
+    tables = [registered(engine, f"t{number}", ID) for number in range(3)]
     before = together(engine, *([batch(table, 1)] for table in tables))
     sql.call(engine, attach_next_partition)
     sql.call(engine, open_next_partition)
@@ -134,7 +133,7 @@ def test_payloads_that_are_too_long_for_one_statement_are_inserted_by_several(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch, max_bytes: int
 ) -> None:
     monkeypatch.setattr("app.staging.batches.staged_blocks.MAX_BYTES_PER_STATEMENT", max_bytes)
-    tables = [registered(engine, f"t{number}", IDS) for number in range(6)]
+    tables = [registered(engine, f"t{number}", ID) for number in range(6)]
     futures = together(engine, *([batch(table, *range(1 + 30 * (number % 3)))] for number, table in enumerate(tables)))
     assert [future.result()[0].sequence for future in futures] == [1] * 6
     assert [staged_ids(engine, table) for table in tables] == [[*range(1 + 30 * (number % 3))] for number in range(6)]
@@ -144,7 +143,7 @@ def test_a_group_whose_last_statement_fails_leaves_nothing_of_the_first(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.staging.batches.staged_blocks.MAX_BYTES_PER_STATEMENT", 1)
-    one, other = registered(engine, "one", IDS), registered(engine, "other", IDS)
+    one, other = registered(engine, "one", ID), registered(engine, "other", ID)
     sql.run(engine, OCCUPY_SEQUENCE, table_id=other.table_id, sequence=1)
     [future] = together(engine, [batch(one, 1), batch(other, 1)])
     with pytest.raises(sa.exc.IntegrityError):

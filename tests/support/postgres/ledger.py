@@ -12,6 +12,7 @@ from app.domain.publication import ChainBlock, FileLimits
 from app.staging.ledger.files import read_chain, record_published, register_builds
 from app.staging.ledger.leases import Claim, claim_table, renew_lease
 from app.staging.ledger.planning import plan_next_files
+from app.staging.tables.status import TableCounts, count_tables
 from tests.support.gateway_parts import current, registered, stage_keys
 from tests.support.postgres import sql
 from tests.support.samples.schemas import schema_of
@@ -27,6 +28,11 @@ class Owned:
     table: Table
     worker: UUID
     epoch: Epoch
+
+
+def counts_of(engine: sa.Engine, table: Table) -> TableCounts:
+    """Return what the status of a table counts."""
+    return sql.call(engine, count_tables, [table.table_id])[table.table_id]
 
 
 def owned_table(engine: sa.Engine, *batches: list[int], name: str = "t") -> Owned:

@@ -53,6 +53,12 @@ def locked(engine: sa.Engine, statement: str, **parameters: Any) -> Iterator[Non
         yield
 
 
+def lock_waits(engine: sa.Engine) -> int:
+    """Return how many sessions of this database wait for a lock."""
+    query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    return int(value(engine, query))
+
+
 @contextmanager
 def counted(engine: sa.Engine, beginning: str) -> Iterator[list[str]]:
     """Collect the statements that the engine sends during the block and that begin so, ignoring blanks."""

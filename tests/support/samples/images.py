@@ -7,12 +7,13 @@ import sqlalchemy as sa
 from app.domain.arrow import decode_payload
 from app.domain.model.change import SourceValue
 from app.domain.model.table import Generation, Table, TableId
-from app.domain.model.table_options import PartialUpdates, TableOptions
+from app.domain.model.table_options import PartialUpdates, RowImages, TableOptions
 from app.domain.rows.row_image import decode_image
 from app.domain.rows.typed_columns import typed_images
 from app.staging.tables.schema_versions import schema_of_version
 from tests.support.postgres import sql
 
+KEEP: Final = TableOptions(row_images=RowImages.ON)
 COMPLETE: Final = TableOptions(partial_updates=PartialUpdates.COMPLETE)
 
 
