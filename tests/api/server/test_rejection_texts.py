@@ -1,10 +1,10 @@
 """Rejections name the thing that is wrong: parameter, member, column, type and table."""
 
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
-from mirrorgate.errors.site import page_of_code, with_addresses
+from mirrorgate.errors.site import page_of_code
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 
 COLUMN = {"name": "id", "type": "int64", "nullable": False}
@@ -45,47 +45,10 @@ def test_a_wrong_type_names_its_column(gateway: Gateway) -> None:
     assert details["detail"] == "unknown column type `int17`, column x"
 
 
-TYPES_OF_DATABASES: Final = [
-    ("bigint", "int64"),
-    ("varchar(10)", "string"),
-    ("NUMERIC(12, 2)", "decimal(12,2)"),
-    ("number(9)", "decimal(9,0)"),
-    ("double precision", "float64"),
-    ("timestamp with time zone", "timestamp"),
-    ("decimal", "decimal(p,s)"),
-    ("INT64", "int64"),
-    ("timestamp(3)", "timestamp"),
-    ("BIGINT(20) UNSIGNED", "decimal(20,0)"),
-]
-
-
-def test_a_type_of_a_database_is_told_what_to_write(gateway: Gateway) -> None:
-    for given, written in TYPES_OF_DATABASES:
-        columns = [COLUMN, {"name": "x", "type": given}]
-        details = problem(gateway.put("/v1/tables/t", json={"columns": columns}), 422, "bad_type")
-        assert details["detail"] == f"unknown column type `{given}`; write {written}, column x"
-
-
 def test_a_missing_generation_is_told_where_to_read_it(tables: Gateway) -> None:
     details = problem(tables.post("/v1/tables/t/pause"), 400, "bad_request")
     assert details["detail"] == "query parameter generation: is missing"
     assert "GET /v1/tables/{table}" in details["remedy"]
-
-
-WRONG_OPTIONS: Final[list[tuple[dict[str, Any], list[str]]]] = [
-    ({"partial_updates": "yes"}, ["reject", "complete"]),
-    ({"dead_letters": True}, ["reject", "accept"]),
-    ({"binary_encoding": "base32"}, ["hex", "base64"]),
-]
-
-
-def test_a_wrong_value_of_an_option_is_told_the_allowed_ones(gateway: Gateway) -> None:
-    for options, allowed in WRONG_OPTIONS:
-        details = problem(
-            gateway.put("/v1/tables/t", json={"columns": [COLUMN], "options": options}), 422, "bad_option"
-        )
-        assert all(f"'{value}'" in details["detail"] for value in allowed)
-        assert with_addresses("docs/reference/options.md") in details["remedy"]
 
 
 NO_JSON: Final = [
@@ -119,34 +82,6 @@ def test_a_message_that_cannot_be_completed_names_its_table(tables: Gateway) -> 
     update["after"] = {"id": "null", "n": "null"}
     [error] = problem(tables.arcion(update), 422, "incomplete_update")["errors"]
     assert (error["table"], error["column"]) == ("t", "n")
-
-
-@pytest.mark.parametrize(
-    ("body", "pointer", "detail"),
-    [
-        (
-            {"keys": ["id"], "columns": [COLUMN]},
-            "/keys",
-            "unknown key `keys`; known: arrow_schema, columns, key_columns, options",
-        ),
-        ({"columns": [COLUMN | {"typ": "x"}]}, "/columns/0/typ", "unknown key `typ`; known: name, nullable, type"),
-        ({"columns": [{"name": "id"}]}, "/columns/0/type", "type: is missing"),
-        ({"columns": 7}, "/columns", "columns: must be an array"),
-        ({"columns": [COLUMN | {"nullable": "x"}]}, "/columns/0/nullable", "nullable: must be true or false"),
-        ([], "", "the body: must be a JSON object"),
-    ],
-)
-def test_a_wrong_field_is_reported_in_the_words_of_the_contract(
-    gateway: Gateway, body: Any, pointer: str, detail: str
-) -> None:
-    details = problem(gateway.put("/v1/tables/t", json=body), 400, "bad_request")
-    assert (details["errors"][0]["pointer"], details["detail"]) == (pointer, detail)
-
-
-def test_an_unknown_option_is_named_with_the_known_ones(gateway: Gateway) -> None:
-    details = problem(gateway.put("/v1/tables/t", json={"options": {"exclud": []}}), 422, "bad_option")
-    assert details["detail"].startswith("unknown key `exclud`; known: ")
-    assert "exclude" in details["detail"]
 
 
 @pytest.mark.parametrize("content_type", ["application/x-www-form-urlencoded", "text/plain"])

@@ -111,11 +111,6 @@ def test_a_catalog_beyond_its_bound_is_rejected(orders: Gateway) -> None:
     assert "255" in error["detail"]
 
 
-def test_a_source_name_beyond_its_bound_is_rejected(gateway: Gateway) -> None:
-    body = {"columns": [{"name": "id", "type": "int64"}], "options": {"sources": [f"{LONG}.sales.orders"]}}
-    assert gateway.put("/v1/tables/t", json=body).status_code == 422
-
-
 @pytest.mark.parametrize("header", ["Idempotency-Key", "Mirrorgate-Producer"])
 def test_a_name_of_a_request_beyond_its_bound_is_rejected(orders: Gateway, header: str) -> None:
     headers = {header: "k" * 256} | ({"Mirrorgate-Producer-Sequence": "1"} if "Producer" in header else {})

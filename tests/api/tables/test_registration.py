@@ -1,12 +1,15 @@
 """Registering tables over HTTP; a dry run answers what would change, and changes nothing."""
 
-from typing import Any
+import json
+from typing import Any, Final
 
 import pytest
 
+from mirrorgate.errors.site import with_addresses
 from tests.api.calls import Gateway, problem, shown_defaults
 from tests.support.postgres import sql
 
+T: Final = "/v1/tables/t"
 COLUMNS = {"id": "int64", "name": "string", "total": "decimal(12,2)"}
 
 
@@ -79,51 +82,124 @@ def test_new_nullable_columns_make_a_new_schema_version(gateway: Gateway) -> Non
     }
 
 
-COLUMN = {"name": "a", "type": "int64"}
+COLUMN: Final = {"name": "a", "type": "int64"}
+
+
+def check_rejected(gateway: Gateway, body: Any, code: str, pointers: str, detail: str) -> None:
+    """Register with a body that must be rejected: the pointers of its errors, and how the detail begins."""
+    content = body if isinstance(body, bytes) else json.dumps(body)
+    answer = gateway.put(T, content=content, headers={"Content-Type": "application/json"})
+    found = problem(answer, 400 if code in {"bad_request", "malformed_json"} else 422, code)
+    errors = [(error["code"], error.get("pointer", "nowhere")) for error in found["errors"]]
+    assert errors == [(code, pointer) for pointer in pointers.split(" ")]
+    assert found["detail"].startswith(detail)
+    assert code != "bad_option" or with_addresses("docs/reference/options.md") in found["remedy"]
+    assert gateway.get("/v1/tables").json()["tables"] == []
 
 
 @pytest.mark.parametrize(
-    ("table", "body", "code"),
+    ("body", "pointers", "detail"),
     [
-        ("t", {"columns": [{"name": "a", "type": "integer"}]}, "bad_type"),
-        ("t", {"columns": [{"name": "a", "type": "decimal(39,0)"}]}, "bad_type"),
-        ("t", {"columns": [COLUMN, COLUMN]}, "bad_schema"),
-        ("t", {"columns": [COLUMN], "key_columns": ["b"]}, "bad_schema"),
-        ("t", {"columns": [{"name": "__rowMarker__", "type": "int64"}]}, "reserved_name"),
-        ("t", {"columns": [{"name": "a\x00", "type": "int64"}]}, "bad_name"),
-        ("_t", {"columns": [COLUMN]}, "bad_name"),
-        ("a.b.c", {"columns": [COLUMN]}, "bad_name"),
-        ("..", {"columns": [COLUMN]}, None),
-        ("a%2Fb", {"columns": [COLUMN]}, None),
+        (b"", "", "the body: is missing"),
+        ([], "", "the body: must be a JSON object"),
+        ({"columns": 7}, "/columns", "columns: must be an array"),
+        ({"columns": [{"name": "a"}]}, "/columns/0/type", "type: is missing"),
+        ({"columns": [COLUMN | {"type": 1, "x/y": 2}]}, "/columns/0/type /columns/0/x~1y", "type: must be a string"),
+        ({"columns": [COLUMN | {"typ": 1}]}, "/columns/0/typ", "unknown key `typ`; known: name, nullable, type"),
+        ({"columns": [COLUMN | {"nullable": "x"}]}, "/columns/0/nullable", "nullable: must be true or false"),
+        ({"columns": [], "key_columns": "a"}, "/key_columns", "key_columns: must be an array"),
+        ({"keys": ["a"]}, "/keys", "unknown key `keys`; known: arrow_schema, columns, key_columns, options"),
     ],
 )
-def test_what_makes_no_table_is_rejected(gateway: Gateway, table: str, body: dict[str, Any], code: str | None) -> None:
-    response = gateway.put(f"/v1/tables/{table}", json=body)
+def test_a_body_of_another_shape_is_rejected_in_the_words_of_the_contract(
+    gateway: Gateway, body: Any, pointers: str, detail: str
+) -> None:
+    check_rejected(gateway, body, "bad_request", pointers, detail)
+
+
+@pytest.mark.parametrize("body", [b"{", b'{"columns":NaN'])
+def test_a_body_that_is_no_json_is_rejected(gateway: Gateway, body: bytes) -> None:
+    check_rejected(gateway, body, "malformed_json", "nowhere", "not valid JSON at character")
+
+
+@pytest.mark.parametrize(
+    ("column", "code", "pointers", "detail"),
+    [
+        (COLUMN, "bad_schema", "/columns/1/name", "another column has the same name"),
+        ({"name": "__rowMarker__", "type": "int64"}, "reserved_name", "/columns/1/name", "a column cannot be named"),
+        ({"name": "b\x00", "type": "int64"}, "bad_name", "/columns/1/name", "a column name has a control character"),
+        ({"name": "b", "type": "decimal(39,0)"}, "bad_type", "/columns/1/type", "decimal(p,s) needs 1 <= p <= 38"),
+    ],
+)
+def test_a_column_that_no_table_can_have_is_rejected(
+    gateway: Gateway, column: dict[str, Any], code: str, pointers: str, detail: str
+) -> None:
+    check_rejected(gateway, {"columns": [COLUMN, column]}, code, pointers, detail)
+
+
+def test_a_key_column_that_is_not_declared_is_rejected(gateway: Gateway) -> None:
+    check_rejected(
+        gateway, {"columns": [COLUMN], "key_columns": ["b"]}, "bad_schema", "/key_columns/0", "key column 'b'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [
+        ("integer", "int32"),
+        ("bigint", "int64"),
+        ("varchar(10)", "string"),
+        ("NUMERIC(12, 2)", "decimal(12,2)"),
+        ("number(9)", "decimal(9,0)"),
+        ("double precision", "float64"),
+        ("timestamp with time zone", "timestamp"),
+        ("decimal", "decimal(p,s)"),
+        ("INT64", "int64"),
+        ("timestamp(3)", "timestamp"),
+        ("BIGINT(20) UNSIGNED", "decimal(20,0)"),
+    ],
+)
+def test_a_type_of_a_database_is_told_what_to_write(gateway: Gateway, given: str, written: str) -> None:
+    detail = f"unknown column type `{given}`; write {written}, column b"
+    check_rejected(gateway, {"columns": [{"name": "b", "type": given}]}, "bad_type", "/columns/0/type", detail)
+
+
+@pytest.mark.parametrize(
+    ("options", "pointer", "detail"),
+    [
+        ({"exclud": []}, "/exclud", "unknown key `exclud`; known: audit_columns, "),
+        ({"partial_updates": "yes"}, "/partial_updates", "partial_updates: must be 'reject' or 'complete'"),
+        ({"dead_letters": True}, "/dead_letters", "dead_letters: must be 'reject' or 'accept'"),
+        ({"binary_encoding": "base32"}, "/binary_encoding", "binary_encoding: must be 'hex' or 'base64'"),
+        ({"reload": "maybe"}, "/reload", "reload: must be 'reject' or 'upsert'"),
+        ({"seed_file": "perhaps"}, "/seed_file", "seed_file: must be true or false"),
+        ({"exclude": "name"}, "/exclude", "exclude: must be an array"),
+        ({"exclude": ["a"]}, "/exclude", "the key column 'a' cannot be excluded"),
+        ({"columns": {"a/b": {"colour": "red"}}}, "/columns/a~1b/colour", "unknown key `colour`; known: encoding, "),
+        ({"columns": {"a": {"encoding": "octal"}}}, "/columns/a/encoding", "encoding: must be 'hex' or 'base64'"),
+        ({"columns": {"a/b": {"type": "integer"}}}, "/columns/a~1b/type", "unknown column type `integer`"),
+        ({"source_timezone": "Europe/Atlantis"}, "/source_timezone", "source_timezone is not a time zone"),
+        ({"sources": ["fine", ".bad"]}, "/sources/1", "a source must be name, schema.name or catalog.schema.name"),
+        ({"sources": ["x" * 9_000 + ".s.t"]}, "/sources/0", "a part of the name is longer than 255 UTF-8 bytes"),
+        ({"initial_load": "without_marker", "insert_marker": "upsert"}, "/initial_load", "initial_load=without_marker"),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_an_option_that_there_is_not_is_rejected_with_its_place_and_the_allowed_values(
+    gateway: Gateway, options: dict[str, Any], pointer: str, detail: str
+) -> None:
+    body = {"columns": [COLUMN], "key_columns": ["a"], "options": options}
+    check_rejected(gateway, body, "bad_option", f"/options{pointer}", detail)
+
+
+@pytest.mark.parametrize(("table", "code"), [("_t", "bad_name"), ("a.b.c", "bad_name"), ("..", None), ("a%2Fb", None)])
+def test_a_name_that_no_table_can_have_is_rejected(gateway: Gateway, table: str, code: str | None) -> None:
+    response = gateway.put(f"/v1/tables/{table}", json={"columns": [COLUMN]})
     if code is None:
         assert response.status_code in {404, 405}
     else:
         problem(response, 422, code)
     assert gateway.get("/v1/tables").json()["tables"] == []
-
-
-@pytest.mark.parametrize(
-    ("content", "code", "pointers"),
-    [
-        (b"", "bad_request", [""]),
-        (b"{", "malformed_json", [None]),
-        (b'{"columns":NaN', "malformed_json", [None]),
-        (b"[]", "bad_request", [""]),
-        (b'{"columns":[{"name":"a"}]}', "bad_request", ["/columns/0/type"]),
-        (b'{"columns":[{"name":"a","type":1,"x/y":2}]}', "bad_request", ["/columns/0/type", "/columns/0/x~1y"]),
-        (b'{"columns":[],"key_columns":"a"}', "bad_request", ["/key_columns"]),
-    ],
-)
-def test_a_body_of_another_shape_is_rejected_with_its_places(
-    gateway: Gateway, content: bytes, code: str, pointers: list[str | None]
-) -> None:
-    response = gateway.put("/v1/tables/t", content=content, headers={"Content-Type": "application/json"})
-    details = problem(response, 400, code)
-    assert [error.get("pointer") for error in details["errors"]] == pointers
 
 
 def test_a_listing_shows_every_table_by_name(gateway: Gateway) -> None:
@@ -132,7 +208,6 @@ def test_a_listing_shows_every_table_by_name(gateway: Gateway) -> None:
     assert [table["table"] for table in gateway.get("/v1/tables").json()["tables"]] == ["a", "a.z", "b"]
 
 
-T = "/v1/tables/t"
 NOTHING: dict[str, Any] = {"key_columns": [], "columns": [], "nullable": [], "options": []}
 
 

@@ -17,30 +17,6 @@ def put(gateway: Gateway, declare: bool = True, table: str = "t", **options: Any
     return gateway.put(f"/v1/tables/{table}", json=body | ({"options": options} if options else {}))
 
 
-@pytest.mark.parametrize(
-    ("options", "pointer"),
-    [
-        ({"speed": 11}, "/options/speed"),
-        ({"reload": "maybe"}, "/options/reload"),
-        ({"seed_file": "perhaps"}, "/options/seed_file"),
-        ({"exclude": "name"}, "/options/exclude"),
-        ({"columns": {"a/b": {"colour": "red"}}}, "/options/columns/a~1b/colour"),
-        ({"columns": {"a": {"encoding": "octal"}}}, "/options/columns/a/encoding"),
-        ({"columns": {"a/b": {"type": "integer"}}}, "/options/columns/a~1b/type"),
-        ({"source_timezone": "Europe/Atlantis"}, "/options/source_timezone"),
-        ({"sources": ["fine", ".bad"]}, "/options/sources/1"),
-        ({"exclude": ["id"]}, "/options/exclude"),
-        ({"initial_load": "without_marker", "insert_marker": "upsert"}, "/options/initial_load"),
-    ],
-)
-def test_an_option_that_there_is_not_is_rejected_with_its_place(
-    gateway: Gateway, options: dict[str, Any], pointer: str
-) -> None:
-    details = problem(put(gateway, **options), 422, "bad_option")
-    assert [(error["code"], error["pointer"]) for error in details["errors"]] == [("bad_option", pointer)]
-    assert gateway.get("/v1/tables").json()["tables"] == []
-
-
 HIDING: dict[str, Any] = {
     "masks": {"note": {"method": "truncate", "characters": 3}},
     "exclude": ["blob"],
