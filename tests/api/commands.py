@@ -1,7 +1,7 @@
 """Commands run against the real API, and what they staged."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from mirrorgate.cli import main as cli
 from tests.api.calls import ADMIN_KEY, insert
 from tests.support.cli_output import first_json
 from tests.support.gateway_parts import current
+from tests.support.http.faulty_proxy import Fault, faulty_proxy
 from tests.support.postgres import sql
 
 
@@ -48,6 +49,13 @@ class Terminal:
             output, errors = self.capsys.readouterr()
         assert isinstance(ended.value.code, int)
         return Ended(ended.value.code, output, errors)
+
+    def be_interrupted(self, requests: int, *arguments: object) -> None:
+        """Run a command that gives up: after this many requests, its gateway is busy and stays so."""
+        with faulty_proxy(self.address) as proxy:
+            proxy.faults = [Fault.NONE] * requests + [Fault.BUSY] * 50
+            ended = replace(self, address=proxy.url).run(*arguments, "--give-up-after", 0)
+        assert ended.status == 3, ended.errors
 
     def succeed(self, *arguments: object) -> Ended:
         """Run a command that must end with 0."""

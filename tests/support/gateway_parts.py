@@ -22,7 +22,7 @@ from app.staging.batches.batch import Batch, Receipt, StagingRequest
 from app.staging.batches.staged_blocks import read_payloads
 from app.staging.tables.operations import FinishedDrop, begin_drop, finish_drop
 from app.staging.tables.registration import register_table
-from app.staging.tables.registry import find_table
+from app.staging.tables.registry import find_table, quarantine_table
 from app.staging.writer.group_commit import GroupCommit
 from demo.landing_reader import ROW_MARKER, landing_files, table_folder
 from tests.support.postgres import sql
@@ -49,6 +49,11 @@ def current(engine: sa.Engine, name: str) -> Table:
         table = find_table(connection, TableName.parse(name))
     assert table is not None
     return table
+
+
+def quarantined(engine: sa.Engine, name: str, reason: str = "foreign_file: seen") -> None:
+    """Stop an active table as the drain does."""
+    assert sql.call(engine, quarantine_table, current(engine, name).table_id, reason)
 
 
 def dropping(

@@ -16,7 +16,6 @@ import mirrorgate
 from app.api.routes import probes as probe_routes
 from app.domain.model.table import DropAction, DropPlan
 from app.staging.ledger.leases import give_up_lease, renew_lease
-from app.staging.tables.registry import quarantine_table
 from mirrorgate import GatewayClient, Stopped
 from mirrorgate.errors import Code, Misconfigured
 from mirrorgate.parameters import Stage
@@ -28,7 +27,7 @@ from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import Terminal
 from tests.support.fabric.endpoint import Fabric
 from tests.support.fabric.fixtures import OpenClient
-from tests.support.gateway_parts import next_generation
+from tests.support.gateway_parts import next_generation, quarantined
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import Owned, owned_now, publish_all
 from tests.support.rejections import rejected
@@ -222,7 +221,7 @@ def stop_drain(way: Way) -> None:
 
 
 def quarantine(way: Way) -> None:
-    sql.call(way.engine, quarantine_table, way.owned.table.table_id, "foreign_file: seen")
+    quarantined(way.engine, TABLE)
 
 
 def pause(way: Way) -> None:

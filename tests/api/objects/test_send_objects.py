@@ -12,7 +12,6 @@ import sqlalchemy as sa
 from tests.api.calls import Gateway
 from tests.api.commands import Ended, Terminal
 from tests.api.objects.test_s3 import Bucket, bucket, keys, rows
-from tests.support.http.faulty_proxy import Fault, faulty_proxy
 from tests.support.http.stand_in import StandIn, serving
 
 __all__ = ["bucket"]
@@ -26,10 +25,14 @@ def parquet(first: int, count: int = 2) -> bytes:
     return stream.getvalue()
 
 
-def send(terminal: Terminal, bucket: Bucket, below: str, *arguments: object) -> Ended:
+def sending(bucket: Bucket, below: str, *arguments: object) -> tuple[object, ...]:
+    """Return the command that sends what is below an address."""
     options = [part for name, value in bucket.options.items() for part in ("--option", f"{name}={value}")]
-    given = ("--table", "t", "--key-columns", "id", *arguments, *options)
-    return terminal.run("send", f"{bucket.url}/{below}", *given)
+    return ("send", f"{bucket.url}/{below}", "--table", "t", "--key-columns", "id", *arguments, *options)
+
+
+def send(terminal: Terminal, bucket: Bucket, below: str, *arguments: object) -> Ended:
+    return terminal.run(*sending(bucket, below, *arguments))
 
 
 def test_all_objects_below_an_address_are_sent_in_order_and_once(
@@ -54,13 +57,7 @@ def test_an_object_that_was_sent_in_part_continues(
     name, content = ("1.parquet", parquet(0, 5)) if is_parquet else ("1.ndjson.gz", gzip.compress(rows(0, 5)))
     bucket.put(**{name: content})
     arguments = [] if is_parquet else ["--format", "rows", "--columns", "id:int64"]
-    address = terminal.address
-    with faulty_proxy(address) as proxy:
-        proxy.faults = [Fault.NONE, Fault.NONE, *[Fault.BUSY] * 9]
-        terminal.address = proxy.url
-        ended = send(terminal, bucket, name, *arguments, "--producer", "p", "--batch", 1, "--give-up-after", 0)
-    assert ended.status == 3, ended.errors
-    terminal.address = address
+    terminal.be_interrupted(2, *sending(bucket, name, *arguments, "--producer", "p", "--batch", 1))
     again = send(terminal, bucket, name, *arguments, "--producer", "p", "--json")
     assert again.report["changes"] == 3
     assert keys(gateway.engine) == [*range(5)]

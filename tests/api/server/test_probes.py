@@ -9,10 +9,9 @@ from app.api.routes import probes as probe_routes
 from app.domain.publication import Failure
 from app.staging.ledger.leases import renew_lease
 from app.staging.ledger.reports import record_failure
-from app.staging.tables.registry import quarantine_table
 from mirrorgate.errors import Code
 from tests.api.calls import Gateway, insert
-from tests.support.gateway_parts import current
+from tests.support.gateway_parts import current, quarantined
 from tests.support.postgres import sql
 
 
@@ -69,7 +68,7 @@ def test_a_quarantined_table_shows_in_the_gateways_status_without_its_name(
     anonymous: Gateway, gateway: Gateway
 ) -> None:
     gateway.register("sales.secret", {"id": "int64"}).raise_for_status()
-    sql.call(gateway.engine, quarantine_table, current(gateway.engine, "sales.secret").table_id, "foreign_file: seen")
+    quarantined(gateway.engine, "sales.secret")
     answer = anonymous.get("/statusz")
     assert answer.status_code == 503
     assert answer.json()["parts"]["tables"] == "of 1 tables, 1 quarantined"

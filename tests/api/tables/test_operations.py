@@ -10,7 +10,7 @@ from app.staging.tables.registry import quarantine_table
 from tests.api.calls import Gateway, insert, problem
 from tests.api.commands import Terminal
 from tests.api.conftest import ClientWith
-from tests.support.gateway_parts import current
+from tests.support.gateway_parts import current, quarantined
 from tests.support.postgres import sql
 from tests.support.waiting import wait_until
 
@@ -113,7 +113,7 @@ def test_a_quarantine_leaves_an_event_with_its_reason_and_so_does_its_end(orders
 def test_the_command_releases_all_tables_of_one_reason_and_says_which(orders: Gateway, terminal: Terminal) -> None:
     orders.register("foreign", COLUMNS, ["id"])
     for name, reason in (("orders", "landing_folder_lost: gone"), ("foreign", "foreign_file: landing_folder_lost")):
-        assert sql.call(orders.engine, quarantine_table, current(orders.engine, name).table_id, reason)
+        quarantined(orders.engine, name, reason)
     release = ("tables", "release", "--reason", "mounted again")
     first, again = (terminal.run(*release, "--all", "--code", "landing_folder_lost") for _ in range(2))
     assert (first.status, again.status) == (0, 0)

@@ -7,10 +7,9 @@ import pytest
 
 from app.api.routes import tables as table_routes
 from app.staging.ledger.leases import renew_lease
-from app.staging.tables.registry import quarantine_table
 from mirrorgate.errors.site import with_addresses
 from tests.api.calls import Gateway, insert, problem
-from tests.support.gateway_parts import current
+from tests.support.gateway_parts import quarantined
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import owned_now, publish_all
 from tests.support.postgres.retention import purge
@@ -33,7 +32,7 @@ def test_metrics_tell_the_lag_of_each_table(gateway: Gateway) -> None:
 
 def test_metrics_tell_each_tables_state_and_the_drains(gateway: Gateway) -> None:
     gateway.register("sales.orders", {"id": "int64"}, ["id"])
-    sql.call(gateway.engine, quarantine_table, current(gateway.engine, "sales.orders").table_id, "foreign_file: seen")
+    quarantined(gateway.engine, "sales.orders")
     sql.call(gateway.engine, renew_lease, uuid4(), 60)
     text = gateway.get("/metrics").text
     assert 'mirrorgate_table_state{state="quarantined",table="sales.orders"} 1.0' in text
@@ -50,7 +49,7 @@ def test_a_quarantine_says_which_file_and_since_when_until_it_is_released(gatewa
     gateway.register("sales.orders", {"id": "int64"}, ["id"])
     before = gateway.get("/v1/tables/sales.orders").json()
     reason = "foreign_file: another file has number 1: sales.schema/orders/00000000000000000001.parquet"
-    sql.call(gateway.engine, quarantine_table, current(gateway.engine, "sales.orders").table_id, reason)
+    quarantined(gateway.engine, "sales.orders", reason)
     table = gateway.get("/v1/tables/sales.orders").json()
     assert (before["quarantined_at"], table["state_reason"]) == (None, reason)
     [trouble] = table["troubles"]

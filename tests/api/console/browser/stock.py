@@ -11,10 +11,9 @@ from app.domain.publication import Failure
 from app.staging.ledger.leases import renew_lease
 from app.staging.ledger.reports import record_failure
 from app.staging.rebuild.progress import Rebuild, end_check, note_rows, start_attempt
-from app.staging.tables.registry import quarantine_table
 from mirrorgate.errors import Code
 from tests.api.calls import Gateway
-from tests.support.gateway_parts import current
+from tests.support.gateway_parts import current, quarantined
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import ALL_IN_ONE_FILE, owned_now, publish_all
 
@@ -60,7 +59,7 @@ class Stock:
         for table in ("sales.orders", "sales.customers", "hr.people", "stock.levels", "web.clicks"):
             self.register(name(table))
             self.send(name(table), 40)
-        sql.call(self.engine, quarantine_table, current(self.engine, name("hr.people")).table_id, self.texts.reason)
+        quarantined(self.engine, name("hr.people"), self.texts.reason)
         self.publish(name("sales.orders"))
         self.publish(name("sales.customers"))
         self.fail(name("stock.levels"))

@@ -3,10 +3,9 @@
 import sqlalchemy as sa
 from playwright.sync_api import expect
 
-from app.staging.tables.registry import quarantine_table
 from tests.api.calls import Gateway
 from tests.api.console.browser.visitor import Visitor
-from tests.support.gateway_parts import current
+from tests.support.gateway_parts import quarantined
 from tests.support.postgres import sql
 
 REFRESH: str = "() => htmx.trigger('#overview-live', 'refresh')"
@@ -21,9 +20,7 @@ def test_a_new_trouble_appears_without_loading_the_page(visitor: Visitor, gatewa
     expect(page.locator("#live")).to_have_text("Live")
     attention = page.locator("#attention-section")
     before = int(attention.get_attribute("data-alerts") or 0)
-    sql.call(
-        gateway.engine, quarantine_table, current(gateway.engine, "sales.orders").table_id, "foreign_file: 7.parquet"
-    )
+    quarantined(gateway.engine, "sales.orders", "foreign_file: 7.parquet")
     page.evaluate(REFRESH)
     expect(page.get_by_role("link", name="sales.orders")).to_be_visible()
     now = int(attention.get_attribute("data-alerts") or 0)

@@ -16,12 +16,11 @@ from playwright.sync_api import Browser
 
 from app.domain.fabric import DatabaseState, DatabaseStatus, TableMirroring
 from app.staging.ledger.reports import claim_poll, record_fabric_status, store_answer
-from app.staging.tables.registry import quarantine_table
 from tests.api.console.browser.site import Site, running_site
 from tests.api.console.browser.stock import Stock
 from tests.api.console.browser.visitor import PHONE, Visitor, visiting
 from tests.project.facts import REPOSITORY
-from tests.support.gateway_parts import current
+from tests.support.gateway_parts import current, quarantined
 from tests.support.postgres import sql
 
 IMAGES: Final = REPOSITORY / "docs" / "images"
@@ -97,7 +96,7 @@ class Shown(Stock):
     def harm(self) -> None:
         """Do four faults, which began some minutes ago."""
         reason = "foreign_file: hr.schema/people/00000000000000000003.parquet was not written by this gateway"
-        sql.call(self.engine, quarantine_table, current(self.engine, "hr.people").table_id, reason)
+        quarantined(self.engine, "hr.people", reason)
         for table in ("hr.people", "stock.levels", "web.clicks"):
             self.send(table, 25, first=10_000)
         self.fail("stock.levels")

@@ -6,13 +6,11 @@ from urllib.parse import quote
 import pytest
 from markupsafe import escape
 
-from app.staging.tables.registry import quarantine_table
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.console.browser.stock import Stock
 from tests.api.console.conftest import SignIn
 from tests.api.console.plain_browser import Browser
-from tests.support.gateway_parts import current
-from tests.support.postgres import sql
+from tests.support.gateway_parts import current, quarantined
 
 HOSTILE = "</textarea><script>alert(1)</script>\"'\n\u202eevil"
 ORDERS = "/console/tables/sales.orders"
@@ -25,10 +23,6 @@ def stock(gateway: Gateway) -> Stock:
     stock.publish_and_send("sales.orders")
     stock.reject("sales.orders")
     return stock
-
-
-def quarantine(stock: Stock, reason: str = "landing_folder_lost: gone") -> None:
-    assert sql.call(stock.engine, quarantine_table, current(stock.engine, "sales.orders").table_id, reason)
 
 
 def events(gateway: Gateway) -> list[tuple[str, str, str | None]]:
@@ -103,7 +97,7 @@ def test_recreating_keeps_columns_and_options(browser: Browser, gateway: Gateway
 
 
 def test_a_quarantine_ends_with_a_reason_only(browser: Browser, gateway: Gateway, stock: Stock) -> None:
-    quarantine(stock)
+    quarantined(stock.engine, "sales.orders", "landing_folder_lost: gone")
     assert f'href="{ORDERS}/release"' in browser.page(ORDERS)
     page = browser.page(f"{ORDERS}/release")
     assert "The table was stopped because of landing_folder_lost: gone" in page
@@ -133,7 +127,7 @@ def test_a_published_file_is_repaired_from_its_page(browser: Browser, stock: Sto
 
 
 def test_only_an_administrator_of_the_table_can_act(sign_in: SignIn, gateway: Gateway, stock: Stock) -> None:
-    quarantine(stock)
+    quarantined(stock.engine, "sales.orders", "landing_folder_lost: gone")
     for rights, tables, status in ((("read",), ["*"], 403), (("admin",), ["hr.*"], 404)):
         other = sign_in(*rights, tables=tables)
         if status == 403:
