@@ -151,7 +151,7 @@ def test_a_table_of_thousands_of_columns_has_small_pages(browser: Browser, gatew
         assert len(browser.page(f"/console/tables/shop.wide{path}").encode()) < 200_000
 
 
-def test_events_are_for_administrators_and_outlive_the_table(browser: Browser, sign_in: SignIn, stock: Stock) -> None:
+def test_events_outlive_the_table(browser: Browser, stock: Stock) -> None:
     stock.pause("sales.orders")
     stock.gateway.post("/v1/tables/sales.orders/flush", params={"generation": 1}).raise_for_status()
     page = browser.page(f"{ORDERS}/events")
@@ -159,21 +159,14 @@ def test_events_are_for_administrators_and_outlive_the_table(browser: Browser, s
     sql.run(stock.engine, "UPDATE mirrorgate.tables SET state = 'dropped'")
     assert "no table has this name now" in browser.page(f"{ORDERS}/events")
     assert browser.get(ORDERS).status_code == 404
-    reader = sign_in("read")
-    assert reader.get(f"{ORDERS}/events").status_code == 403
 
 
-def test_a_key_sees_the_pages_of_its_own_tables_only(sign_in: SignIn, stock: Stock) -> None:
+@pytest.mark.usefixtures("stock")
+def test_a_page_has_no_links_to_what_a_key_may_not_see(sign_in: SignIn) -> None:
     reader = sign_in("read", tables=["sales.*"])
     assert f'href="{ORDERS}/events"' not in reader.page(ORDERS)
     assert "/console/try" not in reader.page(ORDERS)
-    stranger = sign_in("read", tables=["hr.*"])
-    for path in ("", "/files", "/files/2", "/schema"):
-        assert reader.get(ORDERS + path).status_code == 200
-        assert stranger.get(ORDERS + path).status_code == 404
-        assert sign_in("ingest").get(ORDERS + path).status_code == 403
-    assert stranger.get("/console/fragments/tables/sales.orders").status_code == 404
-    assert stranger.get("/console/tables/a.b.c").status_code == 422
+    assert reader.get("/console/tables/a.b.c").status_code == 422
 
 
 ROWS = f"{ORDERS}/rows"
@@ -211,5 +204,3 @@ def test_a_gateway_without_a_mirror_says_how_to_see_rows(sign_in: SignIn, gatewa
     gateway.register("sales.orders", {"id": "int64"}, ["id"]).raise_for_status()
     page = sign_in("read").page(ROWS)
     assert "MIRRORGATE_MIRROR_TARGET" in page
-    assert sign_in("read", tables=["hr.*"]).get(ROWS).status_code == 404
-    assert sign_in("ingest").get(ROWS).status_code == 403

@@ -180,17 +180,9 @@ def test_a_wrong_line_is_named_and_what_was_typed_stays(
     assert orders.status("sales.orders")["rebuild"] is None
 
 
-def test_only_administrators_rebuild_and_only_tables_with_an_image_of_each_row(
-    browser: Browser, orders: Gateway, sign_in: SignIn
-) -> None:
+def test_only_tables_with_an_image_of_each_row_are_rebuilt(browser: Browser, orders: Gateway) -> None:
     orders.register("sales.plain", {"id": "int64"}, ["id"]).raise_for_status()
     assert "/rebuild" not in browser.page("/console/tables/sales.plain")
     refused = browser.submit("/console/tables/sales.plain/rebuild", generation=1, keys="id")
     assert (refused.status_code, "no_row_images" in refused.text) == (409, True)
     assert browser.get("/console/fragments/tables/sales.plain/rebuild").status_code == 404
-    for user, status in ((sign_in("read", "ingest"), 403), (sign_in("admin", tables=["hr.*"]), 404)):
-        assert user.get(f"{ORDERS}/rebuild").status_code == status
-        assert user.get(f"{ORDERS}/rebuild/confirm").status_code == status
-        assert user.submit(f"{ORDERS}/rebuild", generation=1, keys="id").status_code == status
-        assert user.submit(f"{ORDERS}/rebuild/confirm", generation=1).status_code == status
-    assert orders.status("sales.orders")["rebuild"] is None
