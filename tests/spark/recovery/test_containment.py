@@ -23,7 +23,7 @@ from tests.support.waiting import wait_until
 
 END_SESSIONS_OF_DRAIN = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-    WHERE datname = :name AND application_name = 'mirrorgate drain'"""
+    WHERE datname = current_database() AND application_name = 'mirrorgate drain'"""
 
 
 @contextmanager
@@ -89,24 +89,18 @@ def test_a_table_whose_build_ends_the_job_keeps_no_other_back(
 
 
 def test_a_read_only_database_makes_the_drain_wait_and_it_recovers(
-    engine: sa.Engine, database_url: str, landing_zone: Path, new_worker: NewWorker
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker
 ) -> None:
-    name = sa.make_url(database_url).database
     stage_keys(engine, registered(engine, "a", ID), [1])
     worker = new_worker(spark_job_min_bytes=2**20)
     running, wake = DrainLoop(worker, worker_slots=1), threading.Event()
-    sql.run(engine, f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
     worker.context.engine.dispose()
     thread = threading.Thread(target=running.run, args=(wake, 0.02))
     with capture_logs() as logs:
-        thread.start()
-        wait_until(lambda: logs, within=60, what="the drain says what it waits for")
-        with engine.connect() as connection:
-            connection.execute(sa.text("SET default_transaction_read_only = off"))
-            connection.commit()
-            connection.execute(sa.text(f'ALTER DATABASE "{name}" RESET default_transaction_read_only'))
-            connection.commit()
-        sql.run(engine, END_SESSIONS_OF_DRAIN, name=name)  # what is read-only stays so until the next connection
+        with sql.read_only(engine):
+            thread.start()
+            wait_until(lambda: logs, within=60, what="the drain says what it waits for")
+        sql.run(engine, END_SESSIONS_OF_DRAIN)  # what is read-only stays so until the next connection
         wait_until(lambda: landed_keys(landing_zone, "a") == [[1]], within=60, what="the batch is published")
     assert thread.is_alive()
     running.stopping.set()

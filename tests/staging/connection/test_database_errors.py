@@ -47,17 +47,10 @@ def test_an_index_row_that_is_too_long_is_told_as_unstorable(engine: sa.Engine) 
 def test_a_read_only_database_is_unavailable_and_serves_again_without_a_restart(
     engine: sa.Engine, database_url: str
 ) -> None:
-    name = sa.make_url(database_url).database
     mark = "INSERT INTO mirrorgate.producers (principal, producer) VALUES ('p', 'q')"
     gateway = open_engine(database_url)
-    set_read_only = f'ALTER DATABASE "{name}" SET default_transaction_read_only = on'
-    sql.run(engine, set_read_only)
-    try:
-        with pytest.raises(TemporarilyUnavailable) as rejection, translated_errors():
-            sql.run(gateway, mark)
-    finally:
-        sql.run(engine, "SET TRANSACTION READ WRITE")
-        sql.run(engine, f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
+    with sql.read_only(engine), pytest.raises(TemporarilyUnavailable) as rejection, translated_errors():
+        sql.run(gateway, mark)
     assert rejection.value.code == Code.DATABASE_UNAVAILABLE
     assert "read-only" in rejection.value.detail
     sql.run(gateway, mark)  # on a new connection: the old one would stay read-only

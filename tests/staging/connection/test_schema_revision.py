@@ -156,17 +156,6 @@ def test_a_newer_schema_is_taken_while_it_says_that_it_serves_this_program(
         sql.run(engine, "UPDATE mirrorgate.alembic_version SET version_num = :r", r=program_revision())
 
 
-def test_a_program_older_than_a_contracted_schema_does_not_touch_it(engine: sa.Engine, database_url: str) -> None:
-    sql.run(engine, "UPDATE mirrorgate.alembic_version SET version_num = 'r9999'")
-    sql.run(engine, "UPDATE mirrorgate.installation SET oldest_program = 'r9999'")
-    try:
-        with pytest.raises(Misconfigured):
-            migrate(database_url)
-    finally:
-        sql.run(engine, "UPDATE mirrorgate.installation SET oldest_program = 'r0001'")
-        sql.run(engine, "UPDATE mirrorgate.alembic_version SET version_num = :r", r=program_revision())
-
-
 def test_a_migration_gives_way_to_a_lock_and_begins_again(
     old: sa.Engine, programs: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

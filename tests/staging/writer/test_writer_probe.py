@@ -66,15 +66,9 @@ def test_a_database_without_space_shows_after_the_first_failure_and_until_a_comm
     assert writer.state().failure is None
 
 
-def test_a_read_only_database_is_told_and_so_is_its_end(
-    writer: GroupCommit, engine: sa.Engine, database_url: str
-) -> None:
-    name = sa.make_url(database_url).database
+def test_a_read_only_database_is_told_and_so_is_its_end(writer: GroupCommit, engine: sa.Engine) -> None:
     probe = WriterProbe(writer)
-    sql.run(engine, f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
-    try:
+    with sql.read_only(engine):
         _, trouble = probe.check(5)
-    finally:
-        sql.run(engine, f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
     assert "read-only" in trouble.detail
     assert probe.check(5)[1] is None

@@ -53,6 +53,17 @@ def locked(engine: sa.Engine, statement: str, **parameters: Any) -> Iterator[Non
         yield
 
 
+@contextmanager
+def read_only(engine: sa.Engine) -> Iterator[None]:
+    """Whoever connects to the database of `engine` during the block can only read."""
+    name = f'ALTER DATABASE "{engine.url.database}"'
+    run(engine, f"{name} SET default_transaction_read_only = on")
+    try:
+        yield
+    finally:
+        run(engine, f"SET TRANSACTION READ WRITE; {name} RESET default_transaction_read_only")
+
+
 def lock_waits(engine: sa.Engine) -> int:
     """Return how many sessions of this database wait for a lock."""
     query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
