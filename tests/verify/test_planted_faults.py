@@ -9,8 +9,7 @@ import pytest
 from app.landing.local_zone import LocalZone
 from mirrorgate_zone.verify.codes import SUBJECTS, FindingCode
 from mirrorgate_zone.verify.table_verification import ZoneVerification
-from tests.verify import faults
-from tests.verify.planting import PLANTED, Planted
+from tests.verify.faults import PLANTED, Planted
 from tests.verify.runs import findings
 from tests.verify.zones import NOW, Zone, file_name, rows
 
@@ -20,10 +19,8 @@ ELSEWHERE: Final = frozenset(
 )
 """Codes that no content of a zone causes, or only one too large for a test: test_faults_of_the_run.py."""
 
-assert faults.__all__
 
-
-@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.plant.__name__)
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.name)
 def test_a_planted_fault_is_found_at_its_place_and_nothing_else_is(planted: Planted, tmp_path: Path) -> None:
     zone = Zone.create(tmp_path / "zone")
     place = planted.plant(zone)

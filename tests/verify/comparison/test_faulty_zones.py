@@ -15,15 +15,12 @@ from app.mirror.target import MirrorTarget
 from app.published.table_files import list_tables
 from mirrorgate_zone.verify.compare_zone import compare_zone
 from tests.support import publishers
-from tests.verify import faults
-from tests.verify.planting import PLANTED, Planted
+from tests.verify.faults import PLANTED, Planted
 from tests.verify.test_damage import DAMAGE, NUMBERS, Damage
 from tests.verify.zones import Zone
 
-assert faults.__all__
 
-
-@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.plant.__name__)
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.name)
 def test_a_planted_fault_does_not_end_the_comparison(planted: Planted, tmp_path: Path) -> None:
     zone = Zone.create(tmp_path / "zone")
     zone.clean("another")

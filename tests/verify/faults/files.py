@@ -1,19 +1,33 @@
 """Faults of the content of data files."""
 
 from pathlib import Path
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 
 from mirrorgate_zone.verify.codes import FindingCode
-from tests.verify.planting import plants
+from tests.verify.planting import plants, plants_each
 from tests.verify.zones import Zone, file_name, rows
 
+CONTENTS: Final = {
+    "zero_bytes": (FindingCode.ZERO_BYTE_FILE, b""),
+    "only_the_first_word": (FindingCode.TRUNCATED_FILE, b"PAR1"),
+    "text_under_a_parquet_name": (FindingCode.NOT_PARQUET, b"id,name\r\n1,a\r\n"),
+    "footer_longer_than_the_file": (FindingCode.DAMAGED_FOOTER, b"PAR1\xff\xff\xff\x7fPAR1"),
+}
+plants_each(CONTENTS, lambda zone, content: zone.clean().raw(file_name(3), content))
 
-@plants(FindingCode.ZERO_BYTE_FILE)
-def zero_bytes(zone: Zone) -> Path:
-    return zone.clean().raw(file_name(3), b"")
+OPTIONS: Final[dict[str, tuple[FindingCode, dict[str, Any]]]] = {
+    "brotli": (FindingCode.UNSUPPORTED_COMPRESSION, {"compression": "brotli"}),
+    "lz4_in_one_column": (
+        FindingCode.UNSUPPORTED_COMPRESSION,
+        {"compression": {"id": "zstd", "name": "lz4", "__rowMarker__": "none"}},
+    ),
+    "a_row_group_per_row": (FindingCode.SMALL_ROW_GROUPS, {"row_group_size": 1}),
+}
+plants_each(OPTIONS, lambda zone, options: zone.clean().file(3, rows(*range(10, 30)), **options))
 
 
 @plants(FindingCode.TRUNCATED_FILE)
@@ -21,16 +35,6 @@ def half_a_file(zone: Zone) -> Path:
     path = zone.clean().file(3, rows(3))
     path.write_bytes(path.read_bytes()[:-100])
     return path
-
-
-@plants(FindingCode.TRUNCATED_FILE)
-def only_the_first_word(zone: Zone) -> Path:
-    return zone.clean().raw(file_name(3), b"PAR1")
-
-
-@plants(FindingCode.NOT_PARQUET)
-def text_under_a_parquet_name(zone: Zone) -> Path:
-    return zone.clean().raw(file_name(3), b"id,name\r\n1,a\r\n")
 
 
 @plants(FindingCode.DAMAGED_FOOTER)
@@ -42,11 +46,6 @@ def noise_in_the_footer(zone: Zone) -> Path:
     return path
 
 
-@plants(FindingCode.DAMAGED_FOOTER)
-def footer_longer_than_the_file(zone: Zone) -> Path:
-    return zone.clean().raw(file_name(3), b"PAR1" + b"\xff\xff\xff\x7f" + b"PAR1")
-
-
 class _Keys(pe.KmsClient):  # type: ignore[misc]  # PyArrow has no types
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
         return key_bytes
@@ -55,7 +54,8 @@ class _Keys(pe.KmsClient):  # type: ignore[misc]  # PyArrow has no types
         return wrapped_key
 
 
-def write_encrypted(path: Path, table: pa.Table, *, plaintext_footer: bool) -> None:
+def write_encrypted(zone: Zone, plaintext_footer: bool) -> Path:
+    path, table = zone.clean().path / file_name(3), rows(3)
     factory = pe.CryptoFactory(lambda _: _Keys())
     configuration = pe.EncryptionConfiguration(
         footer_key="footer", column_keys={"column": ["name"]}, plaintext_footer=plaintext_footer
@@ -63,36 +63,14 @@ def write_encrypted(path: Path, table: pa.Table, *, plaintext_footer: bool) -> N
     properties = factory.file_encryption_properties(pe.KmsConnectionConfig(), configuration)
     with pq.ParquetWriter(path, table.schema, encryption_properties=properties) as writer:
         writer.write_table(table)
-
-
-@plants(FindingCode.ENCRYPTED_FILE)
-def encrypted_footer(zone: Zone) -> Path:
-    path = zone.clean().path / file_name(3)
-    write_encrypted(path, rows(3), plaintext_footer=False)
     return path
 
 
-@plants(FindingCode.ENCRYPTED_FILE)
-def encrypted_columns(zone: Zone) -> Path:
-    path = zone.clean().path / file_name(3)
-    write_encrypted(path, rows(3), plaintext_footer=True)
-    return path
-
-
-@plants(FindingCode.UNSUPPORTED_COMPRESSION)
-def brotli(zone: Zone) -> Path:
-    return zone.clean().file(3, rows(3), compression="brotli")
-
-
-@plants(FindingCode.UNSUPPORTED_COMPRESSION)
-def lz4_in_one_column(zone: Zone) -> Path:
-    compression = {"id": "zstd", "name": "lz4", "__rowMarker__": "none"}
-    return zone.clean().file(3, rows(3), compression=compression)
-
-
-@plants(FindingCode.SMALL_ROW_GROUPS)
-def a_row_group_per_row(zone: Zone) -> Path:
-    return zone.clean().file(3, rows(*range(10, 30)), row_group_size=1)
+FOOTERS: Final = {
+    "encrypted_footer": (FindingCode.ENCRYPTED_FILE, False),
+    "encrypted_columns": (FindingCode.ENCRYPTED_FILE, True),
+}
+plants_each(FOOTERS, write_encrypted)
 
 
 @plants(FindingCode.LARGE_CELL)

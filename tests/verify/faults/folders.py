@@ -4,11 +4,34 @@ import os
 import shutil
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 from mirrorgate_zone.verify.checks.files import BARE_ROWS, PACE_FILES, TINY_FILES
 from mirrorgate_zone.verify.codes import FindingCode
-from tests.verify.planting import plants
+from tests.verify.planting import plants, plants_each
 from tests.verify.zones import Zone, age, file_name, rows
+
+FILES: Final = {
+    "number_used_again": (FindingCode.NUMBER_REPEATED, f"_FilesReadyToDelete/{file_name(2)}"),
+    "number_zero": (FindingCode.NUMBER_ZERO, file_name(0)),
+    "nineteen_digits": (FindingCode.WRONG_DIGITS, f"{3:019}.parquet"),
+    "guid_name": (FindingCode.NAME_NOT_A_NUMBER, "7d6ac1a4-30c8-4f0e-8e44-8f1b2f6fb8a5.parquet"),
+    "capital_extension": (FindingCode.WRONG_EXTENSION, f"{3:020}.PARQUET"),
+}
+plants_each(FILES, lambda zone, name: zone.clean().named(name, rows(7)))
+
+TEXTS: Final = {
+    "text_in_a_parquet_table": (FindingCode.WRONG_EXTENSION, f"{3:020}.csv"),
+    "notes": (FindingCode.FOREIGN_FILE, "README.md"),
+}
+plants_each(TEXTS, lambda zone, name: zone.clean().raw(name, b"id,name\r\n1,a\r\n"))
+
+FOLDERS: Final = {
+    "folder_of_parts": (FindingCode.FOLDER_INSTEAD_OF_FILE, file_name(3)),
+    "partition": (FindingCode.PARTITION_FOLDER, "region=east"),
+    "backup": (FindingCode.FOREIGN_FOLDER, "backup"),
+}
+plants_each(FOLDERS, lambda zone, name: zone.clean().named(f"{name}/{file_name(1)}", rows(7)).parent)
 
 
 @plants(FindingCode.NUMBER_GAP)
@@ -33,42 +56,6 @@ def starts_at_two(zone: Zone) -> Path:
     return zone.table().file(2, rows(1))
 
 
-@plants(FindingCode.NUMBER_REPEATED)
-def number_used_again(zone: Zone) -> Path:
-    table = zone.clean()
-    return table.named(f"_FilesReadyToDelete/{file_name(2)}", rows(7))
-
-
-@plants(FindingCode.NUMBER_ZERO)
-def number_zero(zone: Zone) -> Path:
-    return zone.clean().file(0, rows(7))
-
-
-@plants(FindingCode.WRONG_DIGITS)
-def nineteen_digits(zone: Zone) -> Path:
-    return zone.clean().named(f"{3:019}.parquet", rows(7))
-
-
-@plants(FindingCode.NAME_NOT_A_NUMBER)
-def guid_name(zone: Zone) -> Path:
-    return zone.clean().named("7d6ac1a4-30c8-4f0e-8e44-8f1b2f6fb8a5.parquet", rows(7))
-
-
-@plants(FindingCode.WRONG_EXTENSION)
-def capital_extension(zone: Zone) -> Path:
-    return zone.clean().named(f"{3:020}.PARQUET", rows(7))
-
-
-@plants(FindingCode.WRONG_EXTENSION)
-def text_in_a_parquet_table(zone: Zone) -> Path:
-    return zone.clean().raw(f"{3:020}.csv", b"id,name\r\n1,a\r\n")
-
-
-@plants(FindingCode.FOREIGN_FILE)
-def notes(zone: Zone) -> Path:
-    return zone.clean().raw("README.md", b"# notes")
-
-
 @plants(FindingCode.SPECIAL_ENTRY)
 def pipe(zone: Zone) -> Path:
     path = zone.clean().path / file_name(3)
@@ -83,21 +70,6 @@ def link_to_a_file(zone: Zone) -> Path:
     return table.path / file_name(3)
 
 
-@plants(FindingCode.FOLDER_INSTEAD_OF_FILE)
-def folder_of_parts(zone: Zone) -> Path:
-    return zone.clean().named(f"{file_name(3)}/part-00000.parquet", rows(7)).parent
-
-
-@plants(FindingCode.PARTITION_FOLDER)
-def partition(zone: Zone) -> Path:
-    return zone.clean().named(f"region=east/{file_name(1)}", rows(7)).parent
-
-
-@plants(FindingCode.FOREIGN_FOLDER)
-def backup(zone: Zone) -> Path:
-    return zone.clean().named(f"backup/{file_name(1)}", rows(7)).parent
-
-
 @plants(FindingCode.NO_DATA)
 def no_data(zone: Zone) -> None:
     zone.table()
@@ -108,26 +80,23 @@ def no_data_for_long(zone: Zone) -> None:
     age(zone.table().path / "_metadata.json", timedelta(days=15))
 
 
-@plants(FindingCode.TOO_MANY_FILES_PER_SECOND)
-def fast_files(zone: Zone) -> None:
+def write_at_a_pace(zone: Zone, pace: tuple[int, float]) -> None:
+    """Write a number of small files, so many seconds apart."""
+    count, seconds = pace
     table = zone.table()
     source = table.file(1, rows(1))
-    for number in range(1, PACE_FILES + 1):
+    for number in range(1, count + 1):
         path = table.path / file_name(number)
         if number > 1:
             shutil.copy(source, path)
-        age(path, timedelta(seconds=(PACE_FILES - number) / 2))
+        age(path, timedelta(seconds=seconds * (count - number)))
 
 
-@plants(FindingCode.MANY_TINY_FILES)
-def tiny_files(zone: Zone) -> None:
-    table = zone.table()
-    source = table.file(1, rows(1))
-    for number in range(1, TINY_FILES + 1):
-        path = table.path / file_name(number)
-        if number > 1:
-            shutil.copy(source, path)
-        age(path, timedelta(seconds=2 * (TINY_FILES - number)))
+PACES: Final = {
+    "fast_files": (FindingCode.TOO_MANY_FILES_PER_SECOND, (PACE_FILES, 0.5)),
+    "tiny_files": (FindingCode.MANY_TINY_FILES, (TINY_FILES, 2.0)),
+}
+plants_each(PACES, write_at_a_pace)
 
 
 @plants(FindingCode.BARE_FILES_FASTER)

@@ -2,12 +2,30 @@
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 
 from mirrorgate_zone.verify.codes import FindingCode
-from tests.verify.planting import plants
+from tests.verify.planting import plants, plants_each
 from tests.verify.zones import TableFolder, Zone, age, file_name, rows
+
+CONTENTS: Final = {
+    "final_comma": (FindingCode.METADATA_DAMAGED, b'{"keyColumns": ["id"],}'),
+    "keys_as_text": (FindingCode.METADATA_DAMAGED, b'{"keyColumns": "id"}'),
+    "deep_metadata": (FindingCode.METADATA_DAMAGED, b"[" * 200_000),
+    "metadata_of_undecodable_bytes": (FindingCode.METADATA_DAMAGED, b"\xff\xfe\x00"),
+    "own_key": (FindingCode.UNKNOWN_METADATA_KEY, b'{"keyColumns": ["id"], "SourceQuery": "SELECT 1"}'),
+    "conditional_updates": (
+        FindingCode.WITHDRAWN_METADATA_KEY,
+        b'{"keyColumns": ["id"], "ConditionalUpdateColumn": "seq"}',
+    ),
+    "unknown_detection": (
+        FindingCode.UNKNOWN_DETECTION,
+        b'{"keyColumns": ["id"], "fileDetectionStrategy": "Random"}',
+    ),
+}
+plants_each(CONTENTS, lambda zone, content: zone.clean().raw_metadata(content))
 
 
 @plants(FindingCode.METADATA_MISSING)
@@ -21,26 +39,6 @@ def no_metadata(zone: Zone) -> Path:
 def no_metadata_for_inserts(zone: Zone) -> Path:
     zone.folder().file(1, rows(1, 2, marker=None))
     return zone.folder().path / "_metadata.json"
-
-
-@plants(FindingCode.METADATA_DAMAGED)
-def final_comma(zone: Zone) -> Path:
-    return zone.clean().raw_metadata(b'{"keyColumns": ["id"],}')
-
-
-@plants(FindingCode.METADATA_DAMAGED)
-def keys_as_text(zone: Zone) -> Path:
-    return zone.clean().raw_metadata(b'{"keyColumns": "id"}')
-
-
-@plants(FindingCode.METADATA_DAMAGED)
-def deep_metadata(zone: Zone) -> Path:
-    return zone.clean().raw_metadata(b"[" * 200_000)
-
-
-@plants(FindingCode.METADATA_DAMAGED)
-def metadata_of_undecodable_bytes(zone: Zone) -> Path:
-    return zone.clean().raw_metadata(b"\xff\xfe\x00")
 
 
 @plants(FindingCode.METADATA_DAMAGED)
@@ -58,16 +56,6 @@ def late_metadata(zone: Zone) -> Path:
     for path in table.path.glob("*.parquet"):
         age(path, timedelta(hours=2))
     return table.path / "_metadata.json"
-
-
-@plants(FindingCode.UNKNOWN_METADATA_KEY)
-def own_key(zone: Zone) -> Path:
-    return zone.clean().metadata(SourceQuery="SELECT 1")
-
-
-@plants(FindingCode.WITHDRAWN_METADATA_KEY)
-def conditional_updates(zone: Zone) -> Path:
-    return zone.clean().metadata(ConditionalUpdateColumn="seq")
 
 
 @plants(FindingCode.KEY_NOT_A_COLUMN)
@@ -91,11 +79,6 @@ def five_keys(zone: Zone) -> Path:
     table = zone.table(keys=("id", "a", "b", "c", "d"))
     table.file(1, rows(1, marker=None, **{name: [1] for name in "abcd"}))
     return table.path / "_metadata.json"
-
-
-@plants(FindingCode.UNKNOWN_DETECTION)
-def unknown_detection(zone: Zone) -> Path:
-    return zone.clean().metadata(fileDetectionStrategy="Random")
 
 
 @plants(FindingCode.ORDERED_BY_TIME)

@@ -3,33 +3,29 @@
 import os
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 from mirrorgate_zone.verify.codes import FindingCode
-from tests.verify.planting import plants
+from tests.verify.planting import plants, plants_each
 from tests.verify.zones import Zone, age, rows
 
 
-@plants(FindingCode.PARTNER_EVENTS_MISSING)
-def no_partner_events(zone: Zone) -> Path:
-    zone.clean()
-    (zone.root / "_partnerEvents.json").unlink()
-    return zone.root / "_partnerEvents.json"
-
-
-@plants(FindingCode.PARTNER_EVENTS_DAMAGED)
-def broken_partner_events(zone: Zone) -> Path:
+def write_partner_events(zone: Zone, text: str | None) -> Path:
+    """Give a clean zone other partner events, or none."""
     zone.clean()
     path = zone.root / "_partnerEvents.json"
-    path.write_text('{"partnerName": "x",')
+    path.unlink()
+    if text is not None:
+        path.write_text(text)
     return path
 
 
-@plants(FindingCode.PARTNER_EVENTS_DAMAGED)
-def partner_events_without_source(zone: Zone) -> Path:
-    zone.clean()
-    path = zone.root / "_partnerEvents.json"
-    path.write_text('{"partnerName": "x", "sourceInfo": {}}')
-    return path
+PARTNER_EVENTS: Final = {
+    "no_partner_events": (FindingCode.PARTNER_EVENTS_MISSING, None),
+    "broken_partner_events": (FindingCode.PARTNER_EVENTS_DAMAGED, '{"partnerName": "x",'),
+    "partner_events_without_source": (FindingCode.PARTNER_EVENTS_DAMAGED, '{"partnerName": "x", "sourceInfo": {}}'),
+}
+plants_each(PARTNER_EVENTS, write_partner_events)
 
 
 @plants(FindingCode.FILE_OUTSIDE_TABLE)
