@@ -14,11 +14,10 @@ SECRET = "n2"
 
 
 @pytest.fixture
-def zone(tmp_path: Path) -> Zone:
-    made = Zone.create(tmp_path / "zone")
-    made.clean("sales.schema/orders")
-    made.clean("other")
-    return made
+def zone(zone: Zone) -> Zone:
+    zone.clean("sales.schema/orders")
+    zone.clean("other")
+    return zone
 
 
 @pytest.fixture

@@ -13,13 +13,9 @@ from mirrorgate_zone.verify.codes import Finding, FindingCode
 from mirrorgate_zone.verify_output import MAX_PLACES, print_report
 from tests.support.cli_output import first_json
 from tests.support.processes import REPOSITORY
+from tests.support.publishers import parquet_name
 from tests.verify.conftest import Run
-from tests.verify.zones import Zone, file_name, rows
-
-
-@pytest.fixture
-def zone(tmp_path: Path) -> Zone:
-    return Zone.create(tmp_path / "zone")
+from tests.verify.zones import Zone, rows
 
 
 def test_a_clean_zone_exits_with_0(zone: Zone, run: Run) -> None:
@@ -41,7 +37,7 @@ def test_an_error_exits_with_1_and_names_place_and_remedy(zone: Zone, run: Run) 
     assert ended.status == 1
     lines = [" ".join(line.split()) for line in ended.output.splitlines()]
     assert lines[:2] == ["sales.orders", "error number_gap"]
-    assert f"sales.schema/orders/{file_name(3)}" in ended.output
+    assert f"sales.schema/orders/{parquet_name(3)}" in ended.output
     assert any(line.startswith("-> Publish the missing file") for line in lines)
     assert lines[-1] == "1 table, 3 files: 1 error, 0 warnings, 0 advice"
 
@@ -58,7 +54,7 @@ def test_json_has_the_shape_that_scripts_rely_on(zone: Zone, run: Run) -> None:
     events, gap = document["findings"]
     assert list(gap) == ["code", "severity", "table", "file", "detail", "remedy"]
     assert (gap["code"], gap["severity"], gap["table"]) == ("number_gap", "error", "sales.orders")
-    assert gap["file"] == f"sales.schema/orders/{file_name(3)}"
+    assert gap["file"] == f"sales.schema/orders/{parquet_name(3)}"
     assert (events["code"], events["severity"], events["table"]) == ("partner_events_missing", "advice", None)
 
 

@@ -1,6 +1,5 @@
 """A zone that Mirrorgate's own drain writes has neither an error nor a warning, in a folder and in OneLake."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -22,7 +21,7 @@ from tests.support.gateway_parts import current, inserts, registered, stage, sta
 from tests.support.onelake.clients import onelake_address
 from tests.support.samples.schemas import ID, schema_of
 from tests.support.small_drain import publish_pending
-from tests.verify.runs import findings
+from tests.verify.runs import findings, run_once
 
 EVERY_TYPE = schema_of(
     {
@@ -80,7 +79,7 @@ def publish(engine: sa.Engine, cycle: DrainCycle) -> None:
 def test_a_folder_has_no_finding_at_all(engine: sa.Engine, landing_zone: Path, new_drain: NewDrain) -> None:
     publish(engine, new_drain())
     verification = ZoneVerification(LocalZone(landing_zone))
-    assert list(verification.run(datetime.now(UTC), lambda *_: None)) == []
+    assert run_once(verification) == []
     assert (verification.tables, verification.files) == (3, 10)
 
 
@@ -102,7 +101,7 @@ def test_onelake_has_no_finding_at_all(engine: sa.Engine, onelake: OneLake, trus
     publish(engine, new_drain(zone=address))
     verification = ZoneVerification(open_zone(address))
     require_landing_zone(open_zone(address), address.location)
-    assert list(verification.run(datetime.now(UTC), lambda *_: None)) == []
+    assert run_once(verification) == []
     assert (verification.tables, verification.files) == (3, 10)
 
 
@@ -111,8 +110,7 @@ def test_a_fault_in_onelake_is_found(engine: sa.Engine, onelake: OneLake, trust:
     publish(engine, new_drain(zone=address))
     zone = open_zone(address)
     zone.create_file(f"t/{file_name(FileNumber(5))}", b"")
-    verification = ZoneVerification(zone, row_checks=())
-    found = {(finding.code, finding.file) for finding in verification.run(datetime.now(UTC), lambda *_: None)}
+    found = {(finding.code, finding.file) for finding in findings(zone, row_checks=())}
     assert found == {
         (FindingCode.NUMBER_GAP, f"t/{file_name(FileNumber(4))}"),
         (FindingCode.ZERO_BYTE_FILE, f"t/{file_name(FileNumber(5))}"),

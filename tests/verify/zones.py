@@ -10,12 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-EVENTS = {"partnerName": "test", "sourceInfo": {"sourceType": "SQL"}}
+from tests.support.publishers.files import parquet_name, write_partner_events
+
 NOW = datetime.now(UTC)
-
-
-def file_name(number: int) -> str:
-    return f"{number:020}.parquet"
 
 
 def rows(*ids: int, marker: int | None = 0, **columns: pa.Array) -> pa.Table:
@@ -34,7 +31,7 @@ class TableFolder:
 
     def file(self, number: int, content: pa.Table, **options: Any) -> Path:
         """Write a numbered Parquet file."""
-        return self.named(file_name(number), content, **options)
+        return self.named(parquet_name(number), content, **options)
 
     def named(self, name: str, content: pa.Table, **options: Any) -> Path:
         """Write a Parquet file under any name."""
@@ -71,8 +68,7 @@ class Zone:
     @classmethod
     def create(cls, root: Path) -> "Zone":
         """Make a zone with partner events and without tables."""
-        root.mkdir(parents=True)
-        (root / "_partnerEvents.json").write_text(json.dumps(EVENTS))
+        write_partner_events(root)
         return cls(root)
 
     def folder(self, name: str = "t") -> TableFolder:

@@ -21,8 +21,7 @@ from tests.verify.zones import Zone
 
 
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.name)
-def test_a_planted_fault_does_not_end_the_comparison(planted: Planted, tmp_path: Path) -> None:
-    zone = Zone.create(tmp_path / "zone")
+def test_a_planted_fault_does_not_end_the_comparison(planted: Planted, zone: Zone, tmp_path: Path) -> None:
     zone.clean("another")
     planted.plant(zone)
     target = MirrorTarget(str(tmp_path / "tables"))

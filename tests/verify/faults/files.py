@@ -8,8 +8,9 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 
 from mirrorgate_zone.verify.codes import FindingCode
+from tests.support.publishers import parquet_name
 from tests.verify.planting import plants, plants_each
-from tests.verify.zones import Zone, file_name, rows
+from tests.verify.zones import Zone, rows
 
 CONTENTS: Final = {
     "zero_bytes": (FindingCode.ZERO_BYTE_FILE, b""),
@@ -17,7 +18,7 @@ CONTENTS: Final = {
     "text_under_a_parquet_name": (FindingCode.NOT_PARQUET, b"id,name\r\n1,a\r\n"),
     "footer_longer_than_the_file": (FindingCode.DAMAGED_FOOTER, b"PAR1\xff\xff\xff\x7fPAR1"),
 }
-plants_each(CONTENTS, lambda zone, content: zone.clean().raw(file_name(3), content))
+plants_each(CONTENTS, lambda zone, content: zone.clean().raw(parquet_name(3), content))
 
 OPTIONS: Final[dict[str, tuple[FindingCode, dict[str, Any]]]] = {
     "brotli": (FindingCode.UNSUPPORTED_COMPRESSION, {"compression": "brotli"}),
@@ -55,7 +56,7 @@ class _Keys(pe.KmsClient):  # type: ignore[misc]  # PyArrow has no types
 
 
 def write_encrypted(zone: Zone, plaintext_footer: bool) -> Path:
-    path, table = zone.clean().path / file_name(3), rows(3)
+    path, table = zone.clean().path / parquet_name(3), rows(3)
     factory = pe.CryptoFactory(lambda _: _Keys())
     configuration = pe.EncryptionConfiguration(
         footer_key="footer", column_keys={"column": ["name"]}, plaintext_footer=plaintext_footer

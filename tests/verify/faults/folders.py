@@ -8,12 +8,13 @@ from typing import Final
 
 from mirrorgate_zone.verify.checks.files import BARE_ROWS, PACE_FILES, TINY_FILES
 from mirrorgate_zone.verify.codes import FindingCode
+from tests.support.publishers import parquet_name
 from tests.verify.planting import plants, plants_each
-from tests.verify.zones import Zone, age, file_name, rows
+from tests.verify.zones import Zone, age, rows
 
 FILES: Final = {
-    "number_used_again": (FindingCode.NUMBER_REPEATED, f"_FilesReadyToDelete/{file_name(2)}"),
-    "number_zero": (FindingCode.NUMBER_ZERO, file_name(0)),
+    "number_used_again": (FindingCode.NUMBER_REPEATED, f"_FilesReadyToDelete/{parquet_name(2)}"),
+    "number_zero": (FindingCode.NUMBER_ZERO, parquet_name(0)),
     "nineteen_digits": (FindingCode.WRONG_DIGITS, f"{3:019}.parquet"),
     "guid_name": (FindingCode.NAME_NOT_A_NUMBER, "7d6ac1a4-30c8-4f0e-8e44-8f1b2f6fb8a5.parquet"),
     "capital_extension": (FindingCode.WRONG_EXTENSION, f"{3:020}.PARQUET"),
@@ -27,18 +28,18 @@ TEXTS: Final = {
 plants_each(TEXTS, lambda zone, name: zone.clean().raw(name, b"id,name\r\n1,a\r\n"))
 
 FOLDERS: Final = {
-    "folder_of_parts": (FindingCode.FOLDER_INSTEAD_OF_FILE, file_name(3)),
+    "folder_of_parts": (FindingCode.FOLDER_INSTEAD_OF_FILE, parquet_name(3)),
     "partition": (FindingCode.PARTITION_FOLDER, "region=east"),
     "backup": (FindingCode.FOREIGN_FOLDER, "backup"),
 }
-plants_each(FOLDERS, lambda zone, name: zone.clean().named(f"{name}/{file_name(1)}", rows(7)).parent)
+plants_each(FOLDERS, lambda zone, name: zone.clean().named(f"{name}/{parquet_name(1)}", rows(7)).parent)
 
 
 @plants(FindingCode.NUMBER_GAP)
 def gap(zone: Zone) -> Path:
     table = zone.clean()
     table.file(4, rows(4))
-    return table.path / file_name(3)
+    return table.path / parquet_name(3)
 
 
 @plants(FindingCode.NUMBER_GAP)
@@ -46,9 +47,9 @@ def gap_between_consumed_files_and_new_ones(zone: Zone) -> Path:
     table = zone.clean()
     (table.path / "_ProcessedFiles").mkdir()
     for number in (1, 2):
-        (table.path / file_name(number)).rename(table.path / "_ProcessedFiles" / file_name(number))
+        (table.path / parquet_name(number)).rename(table.path / "_ProcessedFiles" / parquet_name(number))
     table.file(4, rows(4))
-    return table.path / file_name(3)
+    return table.path / parquet_name(3)
 
 
 @plants(FindingCode.FIRST_FILE_MISSING)
@@ -58,7 +59,7 @@ def starts_at_two(zone: Zone) -> Path:
 
 @plants(FindingCode.SPECIAL_ENTRY)
 def pipe(zone: Zone) -> Path:
-    path = zone.clean().path / file_name(3)
+    path = zone.clean().path / parquet_name(3)
     os.mkfifo(path)
     return path
 
@@ -66,8 +67,8 @@ def pipe(zone: Zone) -> Path:
 @plants(FindingCode.SPECIAL_ENTRY)
 def link_to_a_file(zone: Zone) -> Path:
     table = zone.clean()
-    (table.path / file_name(3)).symlink_to(table.path / file_name(1))
-    return table.path / file_name(3)
+    (table.path / parquet_name(3)).symlink_to(table.path / parquet_name(1))
+    return table.path / parquet_name(3)
 
 
 @plants(FindingCode.NO_DATA)
@@ -86,7 +87,7 @@ def write_at_a_pace(zone: Zone, pace: tuple[int, float]) -> None:
     table = zone.table()
     source = table.file(1, rows(1))
     for number in range(1, count + 1):
-        path = table.path / file_name(number)
+        path = table.path / parquet_name(number)
         if number > 1:
             shutil.copy(source, path)
         age(path, timedelta(seconds=seconds * (count - number)))

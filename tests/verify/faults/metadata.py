@@ -7,8 +7,9 @@ from typing import Final
 import pyarrow as pa
 
 from mirrorgate_zone.verify.codes import FindingCode
+from tests.support.publishers import parquet_name
 from tests.verify.planting import plants, plants_each
-from tests.verify.zones import TableFolder, Zone, age, file_name, rows
+from tests.verify.zones import TableFolder, Zone, age, rows
 
 CONTENTS: Final = {
     "final_comma": (FindingCode.METADATA_DAMAGED, b'{"keyColumns": ["id"],}'),
@@ -101,7 +102,7 @@ def partitioned(zone: Zone) -> TableFolder:
     table = zone.table(isPartitionEnabled="true")
     for number in (1, 2):
         for partition in ("region=east", "region=west/year=2026"):
-            table.named(f"{partition}/{file_name(number)}", rows(number))
+            table.named(f"{partition}/{parquet_name(number)}", rows(number))
     return table
 
 
@@ -113,13 +114,13 @@ def partitions_with_numbers_of_their_own(zone: Zone) -> Path:
 @plants(FindingCode.NUMBER_GAP, FindingCode.PARTITIONS_ENABLED)
 def gap_in_a_partition(zone: Zone) -> Path:
     table = partitioned(zone)
-    table.named(f"region=west/year=2026/{file_name(4)}", rows(4))
-    return table.path / f"region=west/year=2026/{file_name(3)}"
+    table.named(f"region=west/year=2026/{parquet_name(4)}", rows(4))
+    return table.path / f"region=west/year=2026/{parquet_name(3)}"
 
 
 @plants(FindingCode.TYPE_CHANGED, FindingCode.PARTITIONS_ENABLED)
 def type_of_another_partition(zone: Zone) -> Path:
-    return partitioned(zone).named(f"region=west/{file_name(1)}", pa.table({"id": ["1"], "name": ["a"]}))
+    return partitioned(zone).named(f"region=west/{parquet_name(1)}", pa.table({"id": ["1"], "name": ["a"]}))
 
 
 @plants(FindingCode.UNKNOWN_FILE_FORMAT, FindingCode.WRONG_EXTENSION, FindingCode.TEXT_WITHOUT_TYPES)
