@@ -20,8 +20,8 @@ from mirrorgate_zone.verify.codes import Finding
 from mirrorgate_zone.verify.compare_zone import compare_zone
 from tests.support import publishers
 from tests.support.delta_tables import Storage, write_fabric_table
-
-NAME = publishers.NAME
+from tests.support.publishers import NAME, parquet_name
+from tests.verify.zones import Zone
 
 ROWS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("amount", pa.decimal128(10, 2))])
 
@@ -38,18 +38,22 @@ def rows_of(*rows: tuple[int, str | None, str | None]) -> pa.Table:
 FINAL = rows_of((1, "a", "1.00"), (2, "b", None), (3, "c", "3.10"))
 
 
+LOADED = rows_of((1, "a", "1.00"), (2, "x", "9.99"), (4, "d", "4"))
+CHANGED = rows_of((2, "b", None), (4, None, None), (3, "c", "3.10"))
+
+
+def write_zone(folder: Path, *files: pa.Table, keys: tuple[str, ...] | None = ("id",)) -> Path:
+    """Write a zone of one table with these files."""
+    table = Zone.create(folder / "zone").table(NAME, keys)
+    for number, rows in enumerate(files, 1):
+        table.file(number, rows)
+    return folder / "zone"
+
+
 @pytest.fixture
 def zone(tmp_path: Path) -> Path:
     """A table of two files whose result is FINAL."""
-    root = tmp_path / "zone"
-    folder = root / NAME
-    publishers.write_metadata(folder, "id")
-    loaded = rows_of((1, "a", "1.00"), (2, "x", "9.99"), (4, "d", "4"))
-    changed = rows_of((2, "b", None), (4, None, None), (3, "c", "3.10"))
-    publishers.write_parquet(folder / publishers.parquet_name(1), loaded)
-    marked = changed.append_column("__rowMarker__", pa.array([1, 2, 4], pa.int32()))
-    publishers.write_parquet(folder / publishers.parquet_name(2), marked)
-    return root
+    return write_zone(tmp_path, LOADED, CHANGED.append_column("__rowMarker__", pa.array([1, 2, 4], pa.int32())))
 
 
 @pytest.fixture
@@ -84,7 +88,7 @@ def test_each_kind_of_difference_names_keys_files_and_columns(zone: Path, target
     found = findings(zone, target)
     assert codes(found) == ["against_differs", "against_extra_row", "against_missing_row"]
     differs, extra, missing = (one.detail for one in found)
-    second = publishers.parquet_name(2)
+    second = parquet_name(2)
     assert differs.startswith("1 key has other rows in the Delta table")
     assert f"(last changed by {second} row 1): amount" in differs
     assert "3 rows in the zone, 4 in the Delta table" in differs
@@ -143,8 +147,6 @@ def test_a_damaged_table_is_a_finding(damage: str, zone: Path, target: Path) -> 
 
 
 def test_values_are_compared_whatever_their_types_are(tmp_path: Path, target: Path) -> None:
-    folder = tmp_path / "zone" / NAME
-    publishers.write_metadata(folder, "id")
     landed = pa.table(
         {
             "id": pa.array([1, 2], pa.uint32()),
@@ -156,7 +158,6 @@ def test_values_are_compared_whatever_their_types_are(tmp_path: Path, target: Pa
             "day": pa.array([86_400_000, None], pa.date64()),
         }
     )
-    pq.write_table(landed, folder / publishers.parquet_name(1))
     stored = landed.cast(
         pa.schema(
             [
@@ -171,16 +172,13 @@ def test_values_are_compared_whatever_their_types_are(tmp_path: Path, target: Pa
         )
     )
     write_deltalake(target / NAME, stored)
-    assert findings(tmp_path / "zone", target) == []
+    assert findings(write_zone(tmp_path, landed), target) == []
 
 
 def test_a_column_that_was_added_later_is_null_before(tmp_path: Path, target: Path) -> None:
-    folder = tmp_path / "zone" / NAME
-    publishers.write_metadata(folder, "id")
-    pq.write_table(pa.table({"id": [1], "old": ["x"]}), folder / publishers.parquet_name(1))
-    pq.write_table(pa.table({"ID": [2], "New": ["y"]}), folder / publishers.parquet_name(2))
+    zone = write_zone(tmp_path, pa.table({"id": [1], "old": ["x"]}), pa.table({"ID": [2], "New": ["y"]}))
     write_deltalake(target / NAME, pa.table({"id": [1, 2], "old": ["x", None], "New": [None, "y"]}))
-    assert findings(tmp_path / "zone", target) == []
+    assert findings(zone, target) == []
 
 
 def test_other_columns_are_a_finding_and_the_common_ones_are_compared(zone: Path, target: Path) -> None:
@@ -195,36 +193,28 @@ def test_other_columns_are_a_finding_and_the_common_ones_are_compared(zone: Path
 
 
 def test_a_table_that_has_only_files_without_rows_has_their_columns(tmp_path: Path, target: Path) -> None:
-    folder = tmp_path / "zone" / NAME
-    publishers.write_metadata(folder, "id")
-    publishers.write_parquet(folder / publishers.parquet_name(1), ROWS.empty_table())
     write_deltalake(target / NAME, ROWS.empty_table())
-    assert findings(tmp_path / "zone", target) == []
+    assert findings(write_zone(tmp_path, ROWS.empty_table()), target) == []
 
 
 def test_appended_duplicates_are_rows_of_their_own(tmp_path: Path, target: Path) -> None:
-    folder = tmp_path / "zone" / NAME
-    publishers.write_metadata(folder, "id")
-    for number in (1, 2):
-        pq.write_table(rows_of((1, "a", "1")), folder / publishers.parquet_name(number))
+    row = rows_of((1, "a", "1"))
+    zone = write_zone(tmp_path, row, row)
     write_deltalake(target / NAME, rows_of((1, "a", "1"), (1, "a", "1")))
-    assert findings(tmp_path / "zone", target) == []
-    write_deltalake(target / NAME, rows_of((1, "a", "1")), mode="overwrite")
-    (found,) = findings(tmp_path / "zone", target)
+    assert findings(zone, target) == []
+    write_deltalake(target / NAME, row, mode="overwrite")
+    (found,) = findings(zone, target)
     assert found.code == "against_differs"
     assert "1 row instead of 2" in found.detail
 
 
 def test_tables_without_keys_are_compared_as_bags_of_rows(tmp_path: Path, target: Path) -> None:
-    folder = tmp_path / "zone" / NAME
-    publishers.write_metadata(folder)
-    for number in (1, 2):
-        pq.write_table(rows_of((1, "a", "1"), (number, None, None)), folder / publishers.parquet_name(number))
+    zone = write_zone(tmp_path, *(rows_of((1, "a", "1"), (number, None, None)) for number in (1, 2)), keys=None)
     same = rows_of((2, None, None), (1, "a", "1"), (1, None, None), (1, "a", "1"))
     write_deltalake(target / NAME, same)
-    assert findings(tmp_path / "zone", target) == []
+    assert findings(zone, target) == []
     write_deltalake(target / NAME, rows_of((1, "a", "1"), (1, None, None), (5, None, None)), mode="overwrite")
-    extra, missing = findings(tmp_path / "zone", target, show_values=True)
+    extra, missing = findings(zone, target, show_values=True)
     assert extra.detail.startswith("1 row is in the Delta table and not in the zone")
     assert '"id": "5"' in extra.detail
     assert missing.detail.startswith("2 rows are in the zone and not in the Delta table")
@@ -252,9 +242,8 @@ def test_an_address_that_is_nothing_cannot_be_compared_with(zone: Path, target: 
 
 
 def test_a_mirror_is_compared_at_the_file_that_it_has_applied(zone: Path, target: Path) -> None:
-    first = rows_of((1, "a", "1.00"), (2, "x", "9.99"), (4, "d", "4"))
     transactions = [Transaction("mirrorgate", 1), Transaction("mirrorgate.generation", 1)]
-    write_deltalake(target / NAME, first, commit_properties=CommitProperties(app_transactions=transactions))
+    write_deltalake(target / NAME, LOADED, commit_properties=CommitProperties(app_transactions=transactions))
     (found,) = findings(zone, target)
     assert found.code == "against_behind"
     assert found.detail.startswith("the mirror has applied file 1 of 2")
@@ -263,8 +252,8 @@ def test_a_mirror_is_compared_at_the_file_that_it_has_applied(zone: Path, target
 def test_files_after_a_gap_or_a_changed_type_are_not_compared(zone: Path, target: Path) -> None:
     write_deltalake(target / NAME, FINAL)
     flipped = pa.table({"id": ["1"], "name": ["a"]})
-    pq.write_table(flipped, zone / NAME / publishers.parquet_name(3))
-    pq.write_table(FINAL, zone / NAME / publishers.parquet_name(5))
+    pq.write_table(flipped, zone / NAME / parquet_name(3))
+    pq.write_table(FINAL, zone / NAME / parquet_name(5))
     found = findings(zone, target)
     assert codes(found) == ["against_stopped", "against_stopped"]
     assert "file 4 is missing" in found[0].detail
@@ -272,16 +261,16 @@ def test_files_after_a_gap_or_a_changed_type_are_not_compared(zone: Path, target
 
 
 def test_only_touched_keys_are_compared_if_the_first_files_are_gone(zone: Path, target: Path) -> None:
-    (zone / NAME / publishers.parquet_name(1)).unlink()
+    (zone / NAME / parquet_name(1)).unlink()
     write_deltalake(target / NAME, rows_of((1, "a", "1.00"), (2, "b", None), (3, "c", "3.10"), (99, "old", None)))
     assert codes(findings(zone, target)) == ["against_incomplete"]
     write_deltalake(target / NAME, rows_of((4, "deleted", None), (2, "b", None), (3, "c", None)), mode="overwrite")
     assert codes(findings(zone, target)) == ["against_incomplete", "against_differs", "against_extra_row"]
 
 
-@pytest.mark.parametrize("name", ["_metadata.json", publishers.parquet_name(2)])
+@pytest.mark.parametrize("name", ["_metadata.json", parquet_name(2)])
 def test_what_cannot_be_read_in_the_zone_is_a_finding(name: str, zone: Path, target: Path) -> None:
-    write_deltalake(target / NAME, rows_of((1, "a", "1.00"), (2, "x", "9.99"), (4, "d", "4")))
+    write_deltalake(target / NAME, LOADED)
     (zone / NAME / name).write_bytes(b"damaged")
     (found,) = findings(zone, target)
     assert found.code == ("against_not_compared" if name == "_metadata.json" else "against_stopped")
@@ -294,7 +283,7 @@ def test_groups_of_files_change_no_result(
     monkeypatch.setattr(zone_fold, "GROUP_ROWS", group_rows)
     publishers.clean_zone(tmp_path / "zone")
     third, fourth = (
-        pq.read_table(tmp_path / "zone" / NAME / publishers.parquet_name(number)).drop_columns("__rowMarker__")
+        pq.read_table(tmp_path / "zone" / NAME / parquet_name(number)).drop_columns("__rowMarker__")
         for number in (3, 4)
     )
     write_deltalake(target / NAME, pa.concat_tables([third.slice(0, 2), fourth.slice(0, 1), fourth.slice(2)]))
@@ -320,7 +309,7 @@ def test_a_file_that_vanishes_does_not_end_the_comparison_of_other_tables(
 
     def list_and_lose(*args: Any) -> Any:
         listed = list_all(*args)
-        (zone / "another" / publishers.parquet_name(2)).unlink(missing_ok=True)
+        (zone / "another" / parquet_name(2)).unlink(missing_ok=True)
         return listed
 
     monkeypatch.setattr(compare_zone_module, "list_files", list_and_lose)

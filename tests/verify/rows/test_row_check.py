@@ -16,6 +16,7 @@ from mirrorgate_zone.verify.codes import Finding
 from mirrorgate_zone.verify.file_reading import CheckedFile
 from mirrorgate_zone.verify.row_check import RowCheck
 from tests.support import publishers
+from tests.verify.zones import TableFolder
 
 TABLE = PublishedTable(None, publishers.NAME, publishers.NAME)
 KEYED = TableMetadata(("id",))
@@ -31,10 +32,7 @@ def file_of(rows: Rows, **columns: pa.Array) -> pa.Table:
 
 
 def write(root: Path, number: int, rows: pa.Table) -> Path:
-    path = root / TABLE.folder / publishers.parquet_name(number)
-    path.parent.mkdir(exist_ok=True)
-    pq.write_table(rows, path)
-    return path
+    return TableFolder(root / TABLE.folder).file(number, rows)
 
 
 @contextmanager
