@@ -72,9 +72,14 @@ def test_a_rejection_ends_the_run_with_the_servers_answer() -> None:
         load.send(seconds=5)
 
 
-def test_the_empty_server_answers_pipelined_requests_on_many_connections() -> None:
-    with limit_server("empty_server") as url, load_on(url, KEY, "large", connections=2, pipelined=2) as load:
+@pytest.mark.parametrize(("server", "pipelined"), [("empty_server", 2), ("raw_asgi", 1), ("bare_fastapi", 1)])
+def test_a_limit_server_answers_each_request_of_a_workload(server: str, pipelined: int) -> None:
+    with limit_server(server) as url, load_on(url, KEY, "large", connections=2, pipelined=pipelined) as load:
         assert load.send_each_once().requests == 8
+
+
+def test_the_empty_server_answers_empty_requests_in_the_pipelines_of_many_connections() -> None:
+    with limit_server("empty_server") as url, load_on(url, KEY, "large", connections=2, pipelined=2) as load:
         assert load.send_empty(seconds=0.05).requests > 4
 
 

@@ -9,24 +9,12 @@ from rich.console import Console
 
 from benchmarks.__main__ import INTERRUPTED, Suite
 from benchmarks.bench import Bench
+from benchmarks.machine.process_facts import children
 from benchmarks.reports.figure import BenchmarkFailed, Figure
 from benchmarks.reports.results import read_results
 from tests.benchmarks.results_samples import figure
-from tests.support.processes import is_alive, started
+from tests.support.processes import command_of, is_alive, started
 from tests.support.waiting import wait_until
-
-
-def children(pid: int) -> dict[int, str]:
-    """Return the command lines of the processes that `pid` started."""
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = folder.joinpath("stat").read_text().rpartition(")")[2].split()[1]
-            if int(parent) == pid:
-                found[int(folder.name)] = folder.joinpath("cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    return found
 
 
 def test_a_figure_that_fails_is_reported_and_the_others_are_kept(tmp_path: Path) -> None:
@@ -47,9 +35,11 @@ def test_a_figure_that_fails_is_reported_and_the_others_are_kept(tmp_path: Path)
 def test_an_interrupted_run_leaves_no_process(tmp_path: Path) -> None:
     output = tmp_path / "results.json"
     with started("benchmarks", "--only", "small", "--busy", "--seconds", 120, "--output", output) as suite:
-        wait_until(
-            lambda: " ".join(children(suite.pid).values()).count("loads.client") == 3, within=60, what="load is on"
-        )
+
+        def clients() -> int:
+            return sum("benchmarks.loads.client" in command_of(child) for child in children(suite.pid))
+
+        wait_until(lambda: clients() == 3, within=60, what="load is on")
         seen = children(suite.pid)
         suite.send_signal(signal.SIGINT)
         printed, _ = suite.communicate(timeout=60)
