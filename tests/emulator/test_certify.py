@@ -85,30 +85,21 @@ def test_a_publisher_fails_exactly_the_exercises_that_it_breaks(
     assert rows == [(one["name"], one["verdict"]) for one in results]
 
 
-def test_a_step_that_the_command_does_not_have_is_not_exercised(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("program", "status", "verdict", "evidence"),
+    [
+        ("raise SystemExit(77)", 0, "not exercised", "the command does not have the step load"),
+        ("exit('no source')", 1, "failed", "load: after 5 starts exit status 1: no source"),
+    ],
+)
+def test_how_a_command_ended_is_the_evidence(
+    program: str, status: int, verdict: str, evidence: str, tmp_path: Path
+) -> None:
     file = tmp_path / "results.json"
-    command = [
-        "certify",
-        "--json",
-        str(file),
-        "--only",
-        "rows_arrive",
-        "--",
-        sys.executable,
-        "-c",
-        "raise SystemExit(77)",
-    ]
-    assert RUNNER.invoke(app, command).exit_code == 0
+    command = ["certify", "--json", str(file), "--only", "rows_arrive", "--", sys.executable, "-c", program]
+    assert RUNNER.invoke(app, command).exit_code == status
     (result,) = json.loads(file.read_text())["exercises"]
-    assert (result["verdict"], result["evidence"]) == ("not exercised", ["the command does not have the step load"])
-
-
-def test_a_command_that_fails_is_told_with_its_last_line(tmp_path: Path) -> None:
-    file = tmp_path / "results.json"
-    command = ["certify", "--json", str(file), "--only", "rows_arrive", "--", sys.executable, "-c", "exit('no source')"]
-    assert RUNNER.invoke(app, command).exit_code == 1
-    (result,) = json.loads(file.read_text())["exercises"]
-    assert result["evidence"] == ["load: after 5 starts exit status 1: no source"]
+    assert (result["verdict"], result["evidence"]) == (verdict, [evidence])
 
 
 @pytest.mark.parametrize("arguments", [["--only", "unknown", "--", "true"], []])

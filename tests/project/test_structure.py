@@ -122,11 +122,7 @@ def test_no_folder_has_many_modules(root: str) -> None:
 
 @pytest.mark.parametrize("root", ROOTS)
 def test_no_module_is_long(root: str) -> None:
-    counts = {
-        named(path): len(path.read_text(encoding="utf-8").splitlines())
-        for path in modules_of(root)
-        if named(path) not in LISTS
-    }
+    counts = {named(path): line_count(path) for path in modules_of(root) if named(path) not in LISTS}
     reject({f"{module}: {count} lines, split it by subject" for module, count in counts.items() if count > MAX_LINES})
 
 

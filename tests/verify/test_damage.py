@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -26,37 +27,35 @@ def data_file(folder: Path, choice: int) -> Path:
     return folder / publishers.parquet_name(choice % FILES + 1)
 
 
-def truncate(folder: Path, choice: int, place: int) -> bool:
-    path = data_file(folder, choice)
-    content = path.read_bytes() if path.is_file() else b""
-    if not content:
-        return False
-    path.write_bytes(content[: place % len(content)])
-    return True
+def of_a_file(damage: Callable[[Path, int], bool]) -> Damage:
+    """Return the damage of one data file, which earlier damage may have taken away."""
+
+    @wraps(damage)
+    def chosen(folder: Path, choice: int, place: int) -> bool:
+        path = data_file(folder, choice)
+        return path.is_file() and damage(path, place)
+
+    return chosen
 
 
-def drop(folder: Path, choice: int, place: int) -> bool:
-    path = data_file(folder, choice)
-    if not path.is_file():
-        return False
+@of_a_file
+def truncate(path: Path, place: int) -> bool:
+    content = path.read_bytes()
+    path.write_bytes(content[: place % max(1, len(content))])
+    return content != b""
+
+
+@of_a_file
+def drop(path: Path, place: int) -> bool:
     path.unlink()
-    return choice % FILES + 1 < FILES  # without its last file, a zone is as it was a moment before
+    return path.name != publishers.parquet_name(FILES)  # without its last file, a zone is as it was a moment before
 
 
-def rename(folder: Path, choice: int, place: int) -> bool:
-    path = data_file(folder, choice)
-    if not path.is_file():
-        return False
-    names = (
-        "1.parquet",
-        "x.parquet",
-        f"{1:020}.csv",
-        f"{FILES + 2:020}.parquet",
-        f"{0:020}.parquet",
-        "a b",
-        "\udcff.parquet",
-    )
-    path.rename(folder / names[place % len(names)])
+@of_a_file
+def rename(path: Path, place: int) -> bool:
+    others = [publishers.parquet_name(number) for number in (FILES + 2, 0)]
+    names = ["1.parquet", "x.parquet", f"{1:020}.csv", *others, "a b", "\udcff.parquet"]
+    path.rename(path.with_name(names[place % len(names)]))
     return True
 
 
@@ -79,19 +78,15 @@ def flip(folder: Path, choice: int, place: int) -> bool:
     return False
 
 
-def replace_by_folder(folder: Path, choice: int, place: int) -> bool:
-    path = data_file(folder, choice)
-    if not path.is_file():
-        return False
+@of_a_file
+def replace_by_folder(path: Path, place: int) -> bool:
     path.unlink()
     path.mkdir()
     return True
 
 
-def append_garbage(folder: Path, choice: int, place: int) -> bool:
-    path = data_file(folder, choice)
-    if not path.is_file():
-        return False
+@of_a_file
+def append_garbage(path: Path, place: int) -> bool:
     with path.open("ab") as file:
         file.write(bytes([place % 251]) * (place % 50 + 1))
     return True
