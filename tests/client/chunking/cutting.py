@@ -3,10 +3,15 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+from hypothesis import strategies as st
+
 from mirrorgate.chunking.chunks import Chunk
 from mirrorgate.errors import RejectedInput
 
 Messages = TypeVar("Messages")
+
+SIZES = st.lists(st.integers(0, 9), max_size=4).map(lambda sizes: [*sizes, 1]) | st.integers(1, 300).map(lambda n: [n])
+"""Sizes of pieces: a few of any size and then single bytes, or all of one size."""
 
 
 def pieces(body: bytes, sizes: Sequence[int]) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mirrorgate.chunking.avro_messages import split_replicate
 from mirrorgate.chunking.chunks import Limits, positions_of
 from mirrorgate.errors import Code
-from tests.client.chunking.cutting import check_chunks, pieces
+from tests.client.chunking.cutting import SIZES, check_chunks, pieces
 from tests.support.rejections import rejected
 from tests.support.samples.replicate_avro import envelope
 
@@ -21,7 +21,7 @@ BREAKS = st.sampled_from([b"", b"\n", b"\r\n"])
 
 @given(
     st.lists(st.tuples(ENVELOPES, BREAKS), min_size=1, max_size=8),
-    st.lists(st.integers(1, 40), min_size=1, max_size=3),
+    SIZES,
     st.integers(1, 200),
     st.integers(0, 3),
 )

@@ -13,11 +13,10 @@ from mirrorgate.chunking.chunks import Chunk, Limits, positions_of
 from mirrorgate.chunking.csv_records import split_csv
 from mirrorgate.errors import Code
 from mirrorgate.parameters import CsvLayout, CsvMode
-from tests.client.chunking.cutting import check_chunks, outcome, pieces
+from tests.client.chunking.cutting import SIZES, check_chunks, outcome, pieces
 from tests.support.rejections import rejected
 
 SIGNS = st.sampled_from([(",", '"', '"'), (";", "'", "'"), ("\t", '"', "\\"), ("|", "^", "\\"), ("]", "[", "[")])
-SIZES = st.lists(st.integers(0, 9), max_size=4).map(lambda sizes: [*sizes, 1]) | st.integers(1, 300).map(lambda n: [n])
 SNAPSHOT = CsvLayout(CsvMode.SNAPSHOT, ("a", "b"))
 
 

@@ -12,7 +12,7 @@ from app.formats.json.decoder import MessageDecoder
 from mirrorgate.chunking.chunks import Chunk, Limits, positions_of
 from mirrorgate.chunking.json_messages import split_json
 from mirrorgate.errors import Code
-from tests.client.chunking.cutting import check_chunks, outcome, pieces
+from tests.client.chunking.cutting import SIZES, check_chunks, outcome, pieces
 from tests.support.rejections import rejected
 
 DECODER: MessageDecoder[dict[str, Any]] = MessageDecoder(dict[str, Any])
@@ -24,7 +24,6 @@ VALUES = st.recursive(
 )
 MESSAGES = st.lists(st.dictionaries(TEXTS, VALUES, max_size=2), min_size=1, max_size=6)
 BLANKS = st.text(" \t\r\n", max_size=2).map(str.encode)
-SIZES = st.lists(st.integers(0, 9), max_size=4).map(lambda sizes: [*sizes, 1]) | st.integers(1, 300).map(lambda n: [n])
 
 
 @st.composite
@@ -51,15 +50,16 @@ def split(body: bytes, sizes: list[int], limits: Limits, skip: int = 0) -> list[
     return list(split_json(pieces(body, sizes), limits, skip))
 
 
-@given(streams(), SIZES, st.integers(1, 200), st.none() | st.integers(1, 3))
-def test_the_parts_hold_the_messages_of_the_whole(
-    stream: tuple[list[Any], bytes], sizes: list[int], limit: int, most: int | None
+@given(streams(), SIZES, st.integers(1, 200), st.none() | st.integers(1, 3), st.integers(0, 7))
+def test_the_parts_hold_the_messages_of_the_whole_behind_those_that_are_left_out(
+    stream: tuple[list[Any], bytes], sizes: list[int], limit: int, most: int | None, skip: int
 ) -> None:
     messages, body = stream
-    chunks = split(body, sizes, Limits(limit, most))
-    check_chunks(chunks, body, limit)
-    assert [message for chunk in chunks for message in DECODER.decode(chunk.body)] == messages
-    assert all(len(DECODER.decode(chunk.body)) == chunk.messages for chunk in chunks)
+    chunks = split(body, sizes, Limits(limit, most), skip)
+    check_chunks(chunks, body, limit, first=skip)
+    decoded = [DECODER.decode(chunk.body) for chunk in chunks]
+    assert [message for part in decoded for message in part] == messages[skip:]
+    assert [len(part) for part in decoded] == [chunk.messages for chunk in chunks]
     assert most is None or all(chunk.messages <= most for chunk in chunks)
 
 
@@ -71,16 +71,6 @@ def test_a_limit_is_filled_before_the_next_part_begins(
     alone = split(stream[1], sizes, Limits(1))
     for chunk, following in pairwise(chunks):
         assert alone[following.first].end - chunk.start + 2 * chunk.opening > limit
-
-
-@given(streams(), SIZES, st.integers(1, 200), st.integers(0, 7))
-def test_messages_that_are_left_out_are_counted(
-    stream: tuple[list[Any], bytes], sizes: list[int], limit: int, skip: int
-) -> None:
-    messages, body = stream
-    chunks = split(body, sizes, Limits(limit), skip)
-    check_chunks(chunks, body, limit, first=skip)
-    assert [message for chunk in chunks for message in DECODER.decode(chunk.body)] == messages[skip:]
 
 
 @given(st.text('{}[]",:\\nul \n1', max_size=40).map(str.encode) | streams().map(lambda s: s[1][:-1]), SIZES)

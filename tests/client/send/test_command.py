@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -34,14 +33,6 @@ def sending(
         process.stdin.write(text)
         process.stdin.flush()
         yield process
-
-
-def waits_for(release: threading.Event) -> Any:
-    def answer(handler: StandIn) -> None:
-        release.wait(30)
-        accepts(handler)
-
-    return answer
 
 
 def lines_until(process: "subprocess.Popen[str]", text: str) -> str:
@@ -88,35 +79,39 @@ def test_a_rejection_says_what_was_accepted_and_how_to_go_on() -> None:
     assert "--from-message 1" in errors
 
 
-def test_ctrl_c_waits_for_the_answer_under_way() -> None:
+@contextmanager
+def interrupted(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]", threading.Event]]:
+    """Interrupt a command that waits for its second answer; the gateway gives it after the event."""
     release = threading.Event()
+
+    def waits(handler: StandIn) -> None:
+        release.wait(30)
+        accepts(handler)
+
     with (
-        fake_gateway(accepts, waits_for(release)) as gateway,
-        sending(gateway, text='{"a":1}\n{"b":2}\n{"c":3}\n') as process,
+        fake_gateway(accepts, waits) as gateway,
+        sending(gateway, *arguments, text='{"a":1}\n{"b":2}\n{"c":3}\n') as process,
     ):
         assert gateway.arrived.acquire(timeout=30) and gateway.arrived.acquire(timeout=30)
         process.send_signal(signal.SIGINT)
         lines_until(process, "Stopping after the answer")
+        yield process, release
+        release.set()
+    assert process.returncode == ENDED_BY_CTRL_C
+
+
+def test_ctrl_c_waits_for_the_answer_under_way() -> None:
+    with interrupted() as (process, release):
         release.set()
         output, errors = process.communicate(timeout=30)
-    assert process.returncode == ENDED_BY_CTRL_C
     assert output.startswith("accepted: 2 changes in 2 requests")
     assert errors == "interrupted: the messages before 2 were accepted\nto send the rest, add --from-message 2\n"
 
 
 def test_a_second_ctrl_c_ends_at_once_and_tells_what_is_in_doubt() -> None:
-    release = threading.Event()
-    with (
-        fake_gateway(accepts, waits_for(release)) as gateway,
-        sending(gateway, "--json", text='{"a":1}\n{"b":2}\n{"c":3}\n') as process,
-    ):
-        assert gateway.arrived.acquire(timeout=30) and gateway.arrived.acquire(timeout=30)
-        process.send_signal(signal.SIGINT)
-        lines_until(process, "Stopping after the answer")
+    with interrupted("--json") as (process, _):
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=30)
-        release.set()
-    assert process.returncode == ENDED_BY_CTRL_C
     assert first_json(output)["in_doubt"] == [1, 1]
     assert "the messages before 1 were accepted; messages 1 to 1 may have been accepted too" in errors
 
