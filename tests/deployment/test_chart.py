@@ -9,16 +9,15 @@ from typing import Any, Final
 
 import kubernetes_validate
 import pytest
-import typer.main
 import yaml
 from jsonschema import Draft202012Validator
 
 from app.settings import Settings
-from mirrorgate.cli.main import app as command_line
 from mirrorgate_bridge.kafka.settings import read_settings as read_kafka
 from mirrorgate_bridge.objects.settings import read_settings as read_objects
 from mirrorgate_bridge.settings_file import DEFAULT_HEALTH_PORT
 from tests.project.facts import REPOSITORY, project_table
+from tests.support.command_tree import find_command
 from tools.manifests import CHART, MANIFESTS, chart_digest, find_program, leaves, manifest_files, readme, render
 
 KUBERNETES: Final = "1.35"
@@ -77,10 +76,7 @@ def check_objects(objects: list[dict[str, Any]]) -> None:
         assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
         ours = {item["name"] for item in container["env"] if item["name"].startswith("MIRRORGATE_")}
         assert ours <= SETTINGS | {"MIRRORGATE_API_KEY"}, name
-        found = typer.main.get_command(command_line)
-        for word in container["args"]:
-            found = found.commands[word] if hasattr(found, "commands") else found
-        assert not hasattr(found, "commands"), container["args"]
+        assert not hasattr(find_command(*container["args"]), "commands"), container["args"]
         if name != "mirrorgate-migrate":
             assert pod["serviceAccountName"] in accounts
             ports = {port["name"] for port in container["ports"]}

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-import typer.main
 
 from app.settings import Settings
-from mirrorgate.cli.main import app as command_line
 from tests.project.facts import REPOSITORY
+from tests.support.command_tree import find_command
 
 FOLDER: Final = REPOSITORY / "deploy" / "systemd"
 UNITS: Final = sorted(path.name for path in FOLDER.glob("*.service"))
@@ -45,9 +44,7 @@ def confinement(name: str) -> list[str]:
 def test_a_unit_runs_a_command_that_exists(name: str) -> None:
     program, *words = unit(name)["Service"]["ExecStart"].split()
     assert program == PROGRAM
-    found = typer.main.get_command(command_line)
-    while words and hasattr(found, "commands"):
-        found = found.commands[words.pop(0)]
+    found = find_command(*words)
     assert not hasattr(found, "commands")
     options = {option for parameter in found.params for option in parameter.opts}
     assert {word for word in words if word.startswith("-")} <= options

@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -72,3 +74,12 @@ def publisher(tmp_path: Path) -> Iterator[Publisher]:
     with running(tmp_path / "fabric") as emulator:
         yield Publisher(emulator)
     assert not emulator.onelake.server.failures
+
+
+def run_pytest(folder: Path, conftest: str, test: str) -> str:
+    """Run one test module in a project of its own, and return what pytest prints."""
+    for name, text in (("conftest.py", conftest), ("test_it.py", test), ("pytest.ini", "[pytest]\n")):
+        (folder / name).write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return ended.stdout + ended.stderr

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from mirrorgate.testing import RunningEmulator
+from tests.emulator.conftest import run_pytest
 
 PUBLISHER = """
 import sys
@@ -102,9 +103,5 @@ def test_sigterm_ends_the_command_and_removes_its_files() -> None:
 
 
 def test_without_the_gateway_the_fixture_says_what_to_install(tmp_path: Path) -> None:
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    (tmp_path / "conftest.py").write_text(WITHOUT_GATEWAY)
-    (tmp_path / "test_it.py").write_text("def test_it(mirrorgate_emulator): pass\n")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert "pip install mirrorgate-zone" in ended.stdout
+    printed = run_pytest(tmp_path, WITHOUT_GATEWAY, "def test_it(mirrorgate_emulator): pass\n")
+    assert "pip install mirrorgate-zone" in printed

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mirrorgate.testing import RunningEmulator
+from tests.emulator.conftest import run_pytest
 from tests.project.facts import REPOSITORY
 
 PAGE = (REPOSITORY / "docs/operate/emulator.md").read_text(encoding="utf-8")
@@ -45,9 +46,5 @@ def test_the_test(tmp_path: Path) -> None:
     publish = f"import os, subprocess, sys\n\n\ndef publish_with(environment):\n    command = {PUBLISHER!r}\n"
     publish += "    subprocess.run([sys.executable, '-c', command], env=os.environ | environment, check=True)\n\n\n"
     plugin, test = TEST.split("\n\n\n", 1)
-    (tmp_path / "conftest.py").write_text(plugin)
-    (tmp_path / "test_it.py").write_text(publish + test)
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
+    printed = run_pytest(tmp_path, plugin, publish + test)
+    assert "1 passed" in printed, printed

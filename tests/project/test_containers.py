@@ -2,11 +2,11 @@
 
 import json
 import re
-from collections.abc import Iterator
+import runpy
 from typing import Any, Final
+from uuid import uuid4
 
 import pytest
-import typer.main
 import yaml
 from sqlalchemy import make_url
 
@@ -15,12 +15,12 @@ from app.domain.preflight import Outcome, judge_memory
 from app.settings import PREFIX, Settings
 from app.staging.connection.database import Engine
 from app.staging.ledger.leases import renew_lease
-from mirrorgate.cli.main import app as command_line
 from mirrorgate.errors import Code, Misconfigured
 from tests.project.facts import REPOSITORY, project_table
+from tests.support.command_tree import find_command
 
-SETTINGS: Final = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
 PORT: Final = Settings.model_fields["port"].default
+TARGETS: Final = pytest.mark.parametrize("target", ["api", "drain", "bridge"])
 DOCKERFILE: Final = re.sub(r"\\\n\s*", "", (REPOSITORY / "Dockerfile").read_text())
 
 
@@ -40,41 +40,30 @@ def only(stage: str, name: str) -> str:
     return [argument for instruction, argument in instructions(stage) if instruction == name][-1]
 
 
-def command_names() -> set[str]:
-    click_group = typer.main.get_command(command_line)
-    return set(getattr(click_group, "commands"))  # noqa: B009  # typer's own types hide the group
-
-
 @pytest.fixture(scope="module")
 def compose() -> dict[str, Any]:
     loaded: dict[str, Any] = yaml.safe_load((REPOSITORY / "compose.yaml").read_text())
     return loaded
 
 
-def environment(compose: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    for service, described in compose["services"].items():
-        for variable, value in described.get("environment", {}).items():
-            yield service, variable, value or ""
-
-
-@pytest.mark.parametrize("target", ["api", "drain", "bridge"])
+@TARGETS
 def test_an_image_runs_its_own_part_as_an_ordinary_user(target: str) -> None:
     assert json.loads(only(target, "ENTRYPOINT")) == ["mirrorgate"]
     assert json.loads(only(target, "CMD"))[0] == target
-    assert target in command_names()
+    assert target in find_command().commands
     assert only(target, "USER") == "mirrorgate"
     assert f"requirements/{target}.lock" in only(f"{target}-environment", "RUN") + str(
         instructions(f"{target}-environment")
     )
 
 
-@pytest.mark.parametrize("target", ["api", "drain", "bridge"])
+@TARGETS
 def test_an_image_checks_its_health_with_a_program_that_it_has(target: str) -> None:
     (program,) = re.findall(r'CMD \["python", "/opt/mirrorgate/health/(\w+\.py)"\]', only(target, "HEALTHCHECK"))
     assert ("COPY", f"docker/{program} /opt/mirrorgate/health/") in instructions(target)
 
 
-@pytest.mark.parametrize("target", ["api", "drain", "bridge"])
+@TARGETS
 def test_an_environment_of_an_image_has_no_pip_and_only_files_with_known_digests(target: str) -> None:
     steps = " ".join(step for name, step in instructions(f"{target}-environment") if name == "RUN")
     assert "venv --without-pip" in steps and "--require-hashes" in steps and "--no-cache-dir" in steps
@@ -93,12 +82,10 @@ def test_everything_that_is_copied_exists_and_is_in_the_build_context() -> None:
     assert all((REPOSITORY / source).exists() for source in copied)
 
 
-def test_every_variable_of_ours_is_a_setting(compose: dict[str, Any]) -> None:
-    gateway = ((name, variable) for name, variable, _ in environment(compose) if name != "bridge")
-    ours = {variable for _, variable in gateway if variable.startswith(PREFIX)}
-    ours |= set(re.findall(rf"\b{PREFIX}[A-Z_]+", DOCKERFILE))
+def test_every_variable_of_the_dockerfile_is_a_setting() -> None:
+    ours = set(re.findall(rf"\b{PREFIX}[A-Z_]+", DOCKERFILE))
     assert ours
-    assert ours <= SETTINGS
+    assert ours <= {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
 
 
 def test_compose_builds_stages_that_exist_and_runs_commands_that_exist(compose: dict[str, Any]) -> None:
@@ -106,7 +93,7 @@ def test_compose_builds_stages_that_exist_and_runs_commands_that_exist(compose: 
     assert built.keys() == {"migrate", "api", "drain", "bridge"}
     for service in built.values():
         assert instructions(service["build"]["target"])
-        assert set(service.get("command", [])) <= command_names()
+        assert set(service.get("command", [])) <= find_command().commands.keys()
 
 
 def test_compose_publishes_the_port_of_the_api_on_this_machine_only(compose: dict[str, Any]) -> None:
@@ -200,7 +187,7 @@ def test_every_container_is_hardened(compose: dict[str, Any]) -> None:
     assert any("exec" in mount for mount in compose["services"]["drain"]["tmpfs"]), "the JVM runs libraries from /tmp"
 
 
-@pytest.mark.parametrize("target", ["api", "drain", "bridge"])
+@TARGETS
 def test_an_image_has_the_usual_labels_and_the_version_of_the_project(target: str) -> None:
     labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]+)"', only(target, "LABEL")))
     arguments = dict(argument.split("=") for name, argument in instructions(target) if name == "ARG")
@@ -229,9 +216,6 @@ def test_compose_demands_an_admin_key_and_says_how_to_make_one(compose: dict[str
 def test_the_drain_is_healthy_while_its_lease_runs(
     database_url: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import runpy
-    from uuid import uuid4
-
     program = str(REPOSITORY / "docker" / "drain_healthy.py")
     monkeypatch.setenv("MIRRORGATE_DATABASE_URL", database_url)
     with pytest.raises(SystemExit, match="no drain has a running lease"):

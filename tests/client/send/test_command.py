@@ -10,11 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import typer
 
-from mirrorgate.cli.main import app
 from tests.client.send.fake_gateway import FakeGateway, accepts, answer, fake_gateway, rejects
 from tests.support.cli_output import first_json
+from tests.support.command_tree import find_command
 from tests.support.http.stand_in import StandIn
 from tests.support.processes import REPOSITORY, started
 
@@ -126,8 +125,7 @@ def test_ctrl_c_while_nothing_comes_in_ends_at_once() -> None:
 
 
 def test_the_page_on_sending_names_options_that_there_are() -> None:
-    command = typer.main.get_command(app).commands["send"]  # type: ignore[attr-defined]
-    options = {option for parameter in command.params for option in parameter.opts}
+    options = {option for parameter in find_command("send").params for option in parameter.opts}
     named = set(re.findall(r"--[a-z]+(?:-[a-z]+)*", (REPOSITORY / "docs/send/files.md").read_text()))
     assert named <= options
     assert {"--producer", "--load", "--from-message"} <= named
