@@ -13,7 +13,7 @@ from tests.support.kafka import MockCluster, kafka_cluster
 
 
 class Run(Protocol):
-    """Runs a bridge for these topics while a block runs."""
+    """Runs a bridge for these topics while a block runs, in the group of the first topic's name."""
 
     def __call__(
         self, *topics: dict[str, Any], url: str | None = None, **more: Any
@@ -31,6 +31,7 @@ def run(cluster: MockCluster, api_address: str, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(bridge, "LOOK_SECONDS", 0.5)
 
     def start(*topics: dict[str, Any], url: str | None = None, **more: Any) -> AbstractContextManager[RunningBridge]:
-        return running(tmp_path, cluster, url or api_address, list(topics), **more)
+        given = {"group": topics[0].get("topic", "bridge"), **more}
+        return running(tmp_path, cluster, url or api_address, list(topics), **given)
 
     return start

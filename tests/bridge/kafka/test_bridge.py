@@ -26,8 +26,8 @@ def test_each_record_lands_once_in_the_order_of_its_partition_across_restarts(
     for partition in (0, 1):
         found = [one["id"] for one in staged(gateway.engine, "sales.orders") if one["n"] == partition]
         assert found == list(range(partition, 2_000, 2))
-    assert cluster.committed("bridge", "orders") == 1_000  # for lag tools
-    position = gateway.get("/v1/producers/kafka:test%2Fbridge%2Forders%2F1").json()["position"]
+    assert cluster.committed("orders", "orders") == 1_000  # for lag tools
+    position = gateway.get("/v1/producers/kafka:test%2Forders%2Forders%2F1").json()["position"]
     assert Position.parse(position) == Position(999, None, 2)
 
 
@@ -49,7 +49,7 @@ def test_a_header_or_the_key_of_a_record_names_its_table(cluster: MockCluster, g
     tables = ["one", "one", "two", "one"]
     cluster.produce("mixed", [Record(row(n), key={"s": "a"}, headers={"t": t.encode()}) for n, t in enumerate(tables)])
     topic = {"topic": "mixed", "format": "rows", "table": "{key.s}.{header.t}"}
-    with run(topic, group="header") as bridge:
+    with run(topic) as bridge:
         assert bridge.reaches("mixed", 3).counters.requests == 3
     assert [[one["id"] for one in staged(gateway.engine, f"a.{name}")] for name in ("one", "two")] == [[0, 1, 3], [2]]
 
@@ -57,7 +57,7 @@ def test_a_header_or_the_key_of_a_record_names_its_table(cluster: MockCluster, g
 def test_a_tombstone_deletes_the_row_of_its_key(cluster: MockCluster, gateway: Gateway, run: Run) -> None:
     topic = rows_topic(gateway, "compacted", "t.compacted")
     cluster.produce("compacted", [Record(row(1), key={"id": 1}), Record(None, key={"id": 1}), Record(row(2))])
-    with run(topic, group="tombstone") as bridge:
+    with run(topic) as bridge:
         bridge.reaches("compacted", 2)
     assert [(one["__rowMarker__"], one["id"]) for one in staged(gateway.engine, "t.compacted")] == [
         (4, 1),
@@ -71,10 +71,10 @@ def test_latest_starts_at_the_end_and_a_restart_before_the_first_record_loses_no
 ) -> None:
     topic = rows_topic(gateway, "late", "t.latest", start="latest")
     cluster.produce("late", [Record(row(1))])
-    with run(topic, group="latest") as bridge:
+    with run(topic) as bridge:
         wait_until(lambda: bridge.partition("late").reads, within=60, what="it reads")
     cluster.produce("late", [Record(row(2))])
-    with run(topic, group="latest") as bridge:
+    with run(topic) as bridge:
         bridge.reaches("late", 1)
     assert ids(gateway.engine, "t.latest") == [2]
 
@@ -89,10 +89,10 @@ def test_two_bridges_share_the_partitions_and_no_record_lands_twice(
         cluster.produce("shared", [Record(row(n, n % 2), partition=n % 2) for n in range(first, first + 200)])
 
     produce(0)
-    with run(topic, group="shared") as one:
+    with run(topic) as one:
         one.reaches("shared", 99)
         one.reaches("shared", 99, 1)
-        with run(topic, group="shared") as other:
+        with run(topic) as other:
             wait_until(lambda: len(one.bridge.partitions) == 1 == len(other.bridge.partitions), within=60, what="share")
             produce(200)
             for bridge in (one, other):
@@ -118,7 +118,7 @@ def test_debezium_records_land_with_the_key_of_their_record(cluster: MockCluster
         *(Record(with_schema(event("c", "t.log", after={"id": 1, "text": "a"}), columns)) for _ in range(2)),
     ]
     cluster.produce("deb", records)
-    with run({"topic": "deb", "format": "debezium"}, group="deb") as bridge:
+    with run({"topic": "deb", "format": "debezium"}) as bridge:
         bridge.reaches("deb", 6)
     assert gateway.status("t.deb")["key_columns"] == ["id"]
     assert [(one["__rowMarker__"], one["id"]) for one in staged(gateway.engine, "t.deb")] == [(0, 1), (1, 1), (2, 1)]
@@ -132,11 +132,11 @@ def test_a_tombstone_alone_stops_flattened_rows_until_its_meaning_is_told(
     register(gateway, "t.flat")
     topic = {"topic": "flat", "format": "debezium", "table": "t.flat"}
     cluster.produce("flat", [Record(row(1), key=KEY)])
-    with run(topic, group="flat") as bridge:
+    with run(topic) as bridge:
         bridge.reaches("flat", 0)
         cluster.produce("flat", [Record(None, key=KEY)])
         assert bridge.stops("flat").state.code == "bad_request"
-    with run({**topic, "parameters": {"tombstones": "delete"}}, group="flat") as bridge:
+    with run({**topic, "parameters": {"tombstones": "delete"}}) as bridge:
         bridge.reaches("flat", 1)
     assert [(one["__rowMarker__"], one["id"]) for one in staged(gateway.engine, "t.flat")] == [(4, 1), (2, 1)]
 
@@ -148,7 +148,7 @@ def test_a_replicate_delete_without_an_image_takes_the_key_of_its_record(
     made = {"message": {"headers": {"operation": "INSERT"}, "data": row(1)}}
     deleted = {"message": {"headers": {"operation": "DELETE"}, "data": None}}
     cluster.produce("tasks", [Record(made, key=b"\xff\x00"), Record(deleted, key={"id": 1}), Record(None, key=b"\xff")])
-    with run({"topic": "tasks", "format": "replicate", "table": "t.tasks"}, group="tasks") as bridge:
+    with run({"topic": "tasks", "format": "replicate", "table": "t.tasks"}) as bridge:
         assert bridge.reaches("tasks", 2).counters.ignored == 1
     assert [(one["__rowMarker__"], one["id"]) for one in staged(gateway.engine, "t.tasks")] == [(0, 1), (2, 1)]
 
@@ -164,7 +164,7 @@ def test_replicates_avro_messages_land_by_the_schema_of_their_metadata_without_a
         data_message(table, "7b1c", "DELETE", {"ID": 1}),
     ]
     cluster.produce("jobs", [Record(message, key=b"\xff\x00") for message in messages])
-    with run({"topic": "jobs", "format": "replicate", "value": "avro"}, group="avro") as bridge:
+    with run({"topic": "jobs", "format": "replicate", "value": "avro"}) as bridge:
         bridge.reaches("jobs", 3)
     found = [(one["__rowMarker__"], one["ID"], one["TITLE"]) for one in staged(gateway.engine, table)]
     assert found == [(0, 1, "Engineer"), (1, 1, "Senior"), (2, 1, None)]

@@ -20,7 +20,7 @@ def test_a_rejected_record_stops_its_partition_after_those_before_it_and_no_othe
     cluster.create_topic("stop", 2)
     values = [row(0), row(1), BAD, row(3)]
     cluster.produce("stop", [*map(Record, values), Record(row(100), partition=1)])
-    with run(topic, group="stop") as bridge:
+    with run(topic) as bridge:
         stopped = bridge.stops("stop")
         bridge.reaches("stop", 0, 1)
         assert (stopped.last_offset, stopped.state.offset, stopped.state.code) == (1, 2, "bad_value")
@@ -30,7 +30,7 @@ def test_a_rejected_record_stops_its_partition_after_those_before_it_and_no_othe
         assert "not a number" not in bridge.lines.getvalue()
         assert bridge.bridge.reasons() == ["stop/0 stopped: bad_value"]
     assert sorted(ids(gateway.engine, "r.stop")) == [0, 1, 100]
-    with run(topic, group="stop", skip=("stop/0@2",)) as bridge:
+    with run(topic, skip=("stop/0@2",)) as bridge:
         assert bridge.reaches("stop", 3).counters.skipped == 1
     assert sorted(ids(gateway.engine, "r.stop")) == [0, 1, 3, 100]
 
@@ -39,7 +39,7 @@ def test_a_value_that_is_not_json_is_named_by_its_own_offset(cluster: MockCluste
     topic = rows_topic(gateway, "json", "r.json")
     two_rows_in_one = b"%b %b" % (json.dumps(row(1)).encode(), json.dumps(row(2)).encode())
     cluster.produce("json", map(Record, [row(0), two_rows_in_one, b'{"id": 3', row(4)]))
-    with run(topic, group="json") as bridge:
+    with run(topic) as bridge:
         stopped = bridge.stops("json")
     assert (stopped.state.offset, stopped.state.code) == (1, "malformed_json")
     assert ids(gateway.engine, "r.json") == [0]
@@ -51,7 +51,7 @@ def test_rejected_records_go_to_files_and_the_others_land(
     topic = rows_topic(gateway, "files", "r.files", on_reject="skip_to_file")
     values = [BAD, row(1), b"\xff", row(3), BAD]
     cluster.produce("files", [Record(value, key={"k": n}) for n, value in enumerate(values)])
-    with run(topic, group="files", rejected={"folder": str(tmp_path / "rejected")}) as bridge:
+    with run(topic, rejected={"folder": str(tmp_path / "rejected")}) as bridge:
         assert bridge.reaches("files", 4).counters.set_aside == 3
     assert ids(gateway.engine, "r.files") == [1, 3]
     files = sorted((tmp_path / "rejected" / "files" / "0").iterdir())
@@ -73,7 +73,7 @@ def test_snapshot_rows_behind_changes_of_another_partition_name_the_options_that
     topic = {"topic": "db.r.parts", "format": "debezium"}
     cluster.create_topic("db.r.parts", 2)
     cluster.produce("db.r.parts", [record("c", 1, 0)])
-    with run(topic, group="parts") as bridge:
+    with run(topic) as bridge:
         bridge.reaches("db.r.parts", 0)
         cluster.produce("db.r.parts", [record("r", 2, 1)])
         stopped = bridge.stops("db.r.parts", 1)
@@ -81,7 +81,7 @@ def test_snapshot_rows_behind_changes_of_another_partition_name_the_options_that
         assert stopped.state.remedy == SNAPSHOTS_REMEDY
         options = {"reload": "upsert", "insert_marker": "upsert"}
         gateway.put("/v1/tables/r.parts", json={"options": options}).raise_for_status()
-    with run(topic, group="parts") as bridge:
+    with run(topic) as bridge:
         bridge.reaches("db.r.parts", 0, 1)
 
 
@@ -91,7 +91,7 @@ def test_what_concerns_every_record_stops_the_partition_and_is_tried_again(
     topic = {"topic": "later", "format": "rows", "table": "r.later", "on_reject": "skip_to_file"}
     cluster.produce("later", [Record(row(0))])
     more = {"rejected": {"folder": str(tmp_path / "none")}, "stop": {"retry_after": "200 ms"}}
-    with run(topic, group="later", **more) as bridge:
+    with run(topic, **more) as bridge:
         assert bridge.stops("later").state.code == "unknown_table"
         register(gateway, "r.later")
         bridge.reaches("later", 0)
@@ -104,7 +104,7 @@ def test_dead_letters_are_kept_by_the_gateway(cluster: MockCluster, gateway: Gat
     register(gateway, "r.letters", dead_letters="accept")
     cluster.produce("letters", map(Record, [row(0), BAD, row(2)]))
     topic = {"topic": "letters", "format": "rows", "table": "r.letters", "on_reject": "dead_letter"}
-    with run(topic, group="letters") as bridge:
+    with run(topic) as bridge:
         assert bridge.reaches("letters", 2).counters.dead_letters == 1
     assert ids(gateway.engine, "r.letters") == [0, 2]
 
@@ -112,6 +112,6 @@ def test_dead_letters_are_kept_by_the_gateway(cluster: MockCluster, gateway: Gat
 def test_a_request_that_is_too_large_is_sent_in_halves(cluster: MockCluster, gateway: Gateway, run: Run) -> None:
     topic = rows_topic(gateway, "large", "r.large")
     cluster.produce("large", [Record(row(n, text="x" * 1_000)) for n in range(300)])
-    with run(topic, group="large", batch={"max_bytes": "10 MiB", "max_age": "300 ms"}) as bridge:
+    with run(topic, batch={"max_bytes": "10 MiB", "max_age": "300 ms"}) as bridge:
         assert bridge.reaches("large", 299).counters.rejections
     assert ids(gateway.engine, "r.large") == [*range(300)]

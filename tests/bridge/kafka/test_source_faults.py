@@ -17,17 +17,17 @@ def test_a_topic_with_lower_offsets_stops_until_the_operator_chooses(
     topic = rows_topic(gateway, "again", "f.again")
     cluster.create_topic("again")
     cluster.produce("again", [Record(row(n)) for n in range(5)])
-    with run(topic, group="again") as bridge:
+    with run(topic) as bridge:
         bridge.reaches("again", 4)
     cluster.delete_topic("again")
     cluster.create_topic("again")
     cluster.produce("again", [Record(row(n)) for n in (10, 11)])
-    with run(topic, group="again") as bridge:
+    with run(topic) as bridge:
         assert bridge.stops("again").state.code == "source_position_lost"
         assert "--from TOPIC/PARTITION@earliest" in bridge.events("partition_stopped")[0]["remedy"]
     assert ids(gateway.engine, "f.again") == [*range(5)]
     for number in (12, 13):  # the option stays on a service's command line, and applies once
-        with run(topic, group="again", start=("again/0@earliest",)) as bridge:
+        with run(topic, start=("again/0@earliest",)) as bridge:
             bridge.reaches("again", 1)
             [offset] = cluster.produce("again", [Record(row(number))])
             bridge.reaches("again", offset)
@@ -38,13 +38,13 @@ def test_offsets_that_retention_deleted_unread_stop_it(cluster: MockCluster, gat
     topic = rows_topic(gateway, "gap", "f.gap")
     cluster.create_topic("gap")
     cluster.produce("gap", [Record(row(0))])
-    with run(topic, group="gap") as bridge:
+    with run(topic) as bridge:
         bridge.reaches("gap", 0)
     cluster.produce("gap", [Record(row(n)) for n in range(1, 10)])
     cluster.delete_records("gap", 0, 5)
-    with run(topic, group="gap") as bridge:
+    with run(topic) as bridge:
         assert "4 offsets from 1 on are deleted" in str(bridge.stops("gap").state.detail)
-    with run(topic, group="gap", start=("gap/*@earliest",)) as bridge:
+    with run(topic, start=("gap/*@earliest",)) as bridge:
         bridge.reaches("gap", 9)
     assert ids(gateway.engine, "f.gap") == [0, *range(5, 10)]
 
@@ -55,15 +55,15 @@ def test_a_changed_number_of_partitions_stops_until_it_is_accepted(
     topic = rows_topic(gateway, "more", "f.more")
     cluster.create_topic("more", 1)
     cluster.produce("more", [Record(row(0))])
-    with run(topic, group="more") as bridge:
+    with run(topic) as bridge:
         bridge.reaches("more", 0)
     cluster.delete_topic("more")
     cluster.create_topic("more", 2)
     cluster.produce("more", [Record(row(0)), Record(row(1))])
-    with run(topic, group="more") as bridge:
+    with run(topic) as bridge:
         for number in (0, 1):
             assert bridge.stops("more", number).state.code == "source_order_unsafe"
-    with run({**topic, "partitions": 2}, group="more") as bridge:
+    with run({**topic, "partitions": 2}) as bridge:
         bridge.reaches("more", 1)
         bridge.wait(lambda: bridge.partition("more", 1).reads)
     assert ids(gateway.engine, "f.more") == [0, 1]
@@ -71,7 +71,7 @@ def test_a_changed_number_of_partitions_stops_until_it_is_accepted(
 
 def test_a_missing_topic_is_reported_and_read_once_it_exists(cluster: MockCluster, gateway: Gateway, run: Run) -> None:
     topic = rows_topic(gateway, "absent", "f.absent")
-    with run(topic, group="absent") as bridge:
+    with run(topic) as bridge:
         bridge.wait(lambda: any("topic absent" in reason for reason in bridge.bridge.reasons()))
         cluster.create_topic("absent")
         cluster.produce("absent", [Record(row(1))])
@@ -84,7 +84,7 @@ def test_brokers_that_are_away_are_waited_for_and_reported(cluster: MockCluster,
     topic = rows_topic(gateway, "away", "f.away")
     cluster.create_topic("away")
     cluster.produce("away", [Record(row(0))])
-    with run(topic, group="away", settings={"reconnect.backoff.max.ms": "200"}) as bridge:
+    with run(topic, settings={"reconnect.backoff.max.ms": "200"}) as bridge:
         bridge.reaches("away", 0)
         cluster.stop_broker()
         bridge.wait(lambda: any("source_unavailable" in reason for reason in bridge.bridge.reasons()))
@@ -101,7 +101,7 @@ def test_a_topic_that_is_created_again_while_it_is_read_stops_and_names_the_choi
     topic = rows_topic(gateway, "live", "f.live")
     cluster.create_topic("live")
     cluster.produce("live", [Record(row(n)) for n in range(5)])
-    with run(topic, group="live", settings={"topic.metadata.refresh.interval.ms": "200"}) as bridge:
+    with run(topic, settings={"topic.metadata.refresh.interval.ms": "200"}) as bridge:
         bridge.reaches("live", 4)
         cluster.delete_topic("live")
         cluster.create_topic("live")
@@ -115,7 +115,7 @@ def test_a_number_of_partitions_that_changes_while_they_are_read_stops_them(
     topic = rows_topic(gateway, "grows", "f.grows")
     cluster.create_topic("grows")
     cluster.produce("grows", [Record(row(0))])
-    with run(topic, group="grows") as bridge:
+    with run(topic) as bridge:
         bridge.reaches("grows", 0)
         bridge.bridge.take_counts({"grows": 2})  # what the watch hands over; the mock cluster cannot add partitions
         assert bridge.stops("grows").state.code == "source_order_unsafe"
@@ -124,7 +124,7 @@ def test_a_number_of_partitions_that_changes_while_they_are_read_stops_them(
 def test_a_right_that_is_missing_is_reported(cluster: MockCluster, gateway: Gateway, run: Run) -> None:
     topic = rows_topic(gateway, "right", "f.right")
     cluster.create_topic("right")
-    with run(topic, group="right") as bridge:
+    with run(topic) as bridge:
         bridge.wait(lambda: bridge.partition("right").reads)
         cluster.fail_requests(FETCH, [KafkaError.TOPIC_AUTHORIZATION_FAILED])
         bridge.wait(lambda: any("TOPIC_AUTHORIZATION_FAILED" in reason for reason in bridge.bridge.reasons()))
