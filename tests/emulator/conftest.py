@@ -65,6 +65,12 @@ class Publisher:
     def wait_for_rows(self, sql: str, rows: list[list[Any]]) -> None:
         wait_until(lambda: self.query(sql) == rows, within=30, what=f"{sql} is {rows}")
 
+    def mirror_one_row(self) -> None:
+        """Publish the table `orders` with the row 1, and wait until it is mirrored."""
+        self.declare("orders", "id")
+        self.publish("orders", 1, 0, id=[1])
+        self.wait_for_rows("SELECT * FROM orders", [[1]])
+
     def names(self, table: str) -> list[str]:
         return self.emulator.onelake.names(table)
 

@@ -98,9 +98,7 @@ def test_a_token_of_another_audience_is_rejected(publisher: Publisher) -> None:
 
 
 def test_sql_only_reads(publisher: Publisher) -> None:
-    publisher.declare("orders", "id")
-    publisher.publish("orders", 1, 0, id=[1])
-    publisher.wait_for_rows("SELECT * FROM orders", [[1]])
+    publisher.mirror_one_row()
     answer = publisher.call("POST", "/sql", content="DELETE FROM orders")
     assert (answer.status_code, answer.json()["errorCode"]) == (400, "bad_query")
     assert "DELETE" in json.dumps(answer.json())

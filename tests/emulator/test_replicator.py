@@ -61,9 +61,7 @@ def test_a_table_that_cannot_be_applied_fails_alone_with_fabrics_word(publisher:
     publisher.declare("changed", "id")
     publisher.publish("changed", 1, 0, id=[1])
     publisher.publish("changed", 2, 0, id=["text"])
-    publisher.declare("orders", "id")
-    publisher.publish("orders", 1, 0, id=[1])
-    publisher.wait_for_rows("SELECT * FROM orders", [[1]])
+    publisher.mirror_one_row()
     wait_until(lambda: "error" in publisher.states().get("changed", {}), within=30, what="the failure is shown")
     errors = {name: state.get("error", {}).get("errorCode") for name, state in publisher.states().items()}
     assert errors == {"bare": "InvalidMetadata", "changed": "SchemaMergeFailure", "orders": None}
@@ -80,9 +78,7 @@ def test_a_gap_blocks_the_files_after_it_without_an_error(publisher: Publisher) 
 
 
 def test_a_table_disappears_with_its_folder_and_begins_at_file_1(publisher: Publisher) -> None:
-    publisher.declare("orders", "id")
-    publisher.publish("orders", 1, 0, id=[1])
-    publisher.wait_for_rows("SELECT * FROM orders", [[1]])
+    publisher.mirror_one_row()
     publisher.drop("orders")
     wait_until(lambda: publisher.query("SELECT * FROM orders") == [["mirror_missing"]], within=30, what="it is gone")
     publisher.declare("orders", "id")
@@ -91,9 +87,7 @@ def test_a_table_disappears_with_its_folder_and_begins_at_file_1(publisher: Publ
 
 
 def test_a_stopped_database_applies_nothing_and_a_start_begins_anew(publisher: Publisher) -> None:
-    publisher.declare("orders", "id")
-    publisher.publish("orders", 1, 0, id=[1])
-    publisher.wait_for_rows("SELECT * FROM orders", [[1]])
+    publisher.mirror_one_row()
     publisher.call("POST", "stopMirroring")
     database = publisher.emulator.service.databases[publisher.emulator.addresses.database]
     wait_until(lambda: database.status == "Stopped", within=30, what="it is stopped")
@@ -106,18 +100,14 @@ def test_a_stopped_database_applies_nothing_and_a_start_begins_anew(publisher: P
 @pytest.mark.parametrize("name", ["_hidden", "_scratchPad"])
 def test_hidden_folders_are_no_tables(publisher: Publisher, name: str) -> None:
     publisher.publish(name, 1, 0, id=[1])
-    publisher.declare("orders", "id")
-    publisher.publish("orders", 1, 0, id=[1])
-    publisher.wait_for_rows("SELECT * FROM orders", [[1]])
+    publisher.mirror_one_row()
     assert publisher.states().keys() == {"orders"}
 
 
 def test_a_folder_keeps_databases_and_tables_for_the_next_start(tmp_path: Path) -> None:
     with running(tmp_path) as emulator:
         first = Publisher(emulator)
-        first.declare("orders", "id")
-        first.publish("orders", 1, 0, id=[1])
-        first.wait_for_rows("SELECT * FROM orders", [[1]])
+        first.mirror_one_row()
         created = _create(first, "second")
     with running(tmp_path) as emulator:
         again = Publisher(emulator)
