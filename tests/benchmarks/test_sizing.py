@@ -15,18 +15,6 @@ def test_cores_include_the_reserve() -> None:
     assert sizing.postgres_cores == 3, "2.5 rounded up"
 
 
-def test_bytes_grow_with_the_rate() -> None:
-    sizing = Sizing(costs(), 1_000_000)
-    assert (sizing.sent, sizing.logged, sizing.staged) == (1e9, 1e8, 8e7)
-    assert sizing.landed == 2e7
-    assert sizing.kept_seconds(8 * 10**9) == 100
-
-
-def test_one_table_is_bounded_by_its_transactions_and_concurrent_files() -> None:
-    sizing = Sizing(costs(), 1)
-    assert (sizing.table_accepts, sizing.table_publishes) == (500_000, 2_000_000)
-
-
 def test_the_processor_time_of_a_change_is_that_of_all_parts() -> None:
     assert costs().processors == 16.5
 
@@ -39,8 +27,11 @@ def test_the_tables_have_costs_sizes_and_the_figures_that_were_measured() -> Non
     assert "| API, processor time | 10.0 µs |" in text
     assert "| changes per second | 1,000 | 5,000 | 20,000 | 100,000 |" in text
     assert "| API processes, requests of 1,000 changes | 1 | 1 | 1 | 2 |" in text
+    assert "| network into the API, uncompressed | 8 Mbit/s | 40 Mbit/s | 160 Mbit/s | 800 Mbit/s |" in text
     assert "| log of Postgres | 100 kB/s | 500 kB/s | 2 MB/s | 10 MB/s |" in text
-    assert "One table accepts at most 500,000 changes/s" in text
+    assert "| landed in a day | 1.73 GB | 8.64 GB | 34.6 GB | 173 GB |" in text
+    assert "| outage of drains until 429 (128 GiB of backlog) | 20 days | 4 days | 24 hours | 5 hours |" in text
+    assert "One table accepts at most 500,000 changes/s and publishes at most 2,000,000 rows/s." in text
     assert "Title of freshness: 60 changes/s" in text
     assert "requests of 10 changes |" not in text, "was not measured"
 
