@@ -2,16 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from mirrorgate.cli import main as cli
 from tests.drain.conftest import landing_zone, new_drain
 from tests.support.onelake.fixtures import new_onelake, onelake, trust
-from tests.verify.zones import Zone
+from tests.verify.zones import zone
 
-__all__ = ["landing_zone", "new_drain", "new_onelake", "onelake", "trust"]
+__all__ = ["landing_zone", "new_drain", "new_onelake", "onelake", "trust", "zone"]
 
 
 @dataclass(frozen=True)
@@ -24,12 +23,6 @@ class Ended:
 
 
 Run = Callable[..., Ended]
-
-
-@pytest.fixture
-def zone(tmp_path: Path) -> Zone:
-    """Give a zone with partner events and without tables."""
-    return Zone.create(tmp_path / "zone")
 
 
 @pytest.fixture

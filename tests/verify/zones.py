@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from tests.support.publishers.files import parquet_name, write_partner_events
 
@@ -94,3 +95,9 @@ def age(path: Path, by: timedelta) -> None:
     """Set the modification time of a file or folder."""
     moment = (NOW - by).timestamp()
     os.utime(path, (moment, moment), follow_symlinks=False)
+
+
+@pytest.fixture
+def zone(tmp_path: Path) -> Zone:
+    """Give a zone with partner events and without tables."""
+    return Zone.create(tmp_path / "zone")

@@ -50,7 +50,7 @@ def test_while_the_gateway_is_away_the_bridge_waits_with_bounded_memory_and_few_
 ) -> None:
     topic = rows_topic(gateway, "g_away", "g.away")
     cluster.create_topic("g_away")
-    with door(gateway.address) as opened, run(topic, url=opened.url, log_repeat=60.0) as bridge:
+    with door(gateway.address) as opened, run(topic, group="away", url=opened.url, log_repeat=60.0) as bridge:
         bridge.wait(lambda: bridge.bridge.reasons() == ["g_away/0 waiting: overloaded"])
         opened.is_open = True
         cluster.produce("g_away", [Record(row(0))])
@@ -75,9 +75,9 @@ def test_a_partition_that_comes_back_while_it_was_paused_is_read(
     cluster.create_topic("g_back", partitions=2)
     for number in range(2):
         cluster.produce("g_back", [Record(row(number), partition=number)])
-    with door(gateway.address) as opened, run(topic, url=opened.url) as bridge:
+    with door(gateway.address) as opened, run(topic, group="back", url=opened.url) as bridge:
         bridge.wait(lambda: len(bridge.bridge.reasons()) == 2)
-        with run(topic) as other:
+        with run(topic, group="back") as other:
             bridge.wait(lambda: bridge.events("partitions_revoked"))
             opened.is_open = True
             bridge.wait(lambda: len(bridge.events("partitions_assigned")) > 1)
@@ -88,7 +88,7 @@ def test_requests_whose_answers_are_lost_land_once(cluster: MockCluster, gateway
     topic = rows_topic(gateway, "g_lost", "g.lost")
     cluster.create_topic("g_lost")
     cluster.produce("g_lost", [Record(row(n)) for n in range(100)])
-    with dropping_proxy(gateway.address) as proxy, run(topic, url=proxy.url) as bridge:
+    with dropping_proxy(gateway.address) as proxy, run(topic, group="lost", url=proxy.url) as bridge:
         bridge.reaches("g_lost", 99)
     assert set(proxy.posted().values()) == {2}
     assert ids(gateway.engine, "g.lost") == [*range(100)]
@@ -100,9 +100,9 @@ def test_a_bridge_continues_after_what_another_one_has_sent_under_its_name(
     topic = rows_topic(gateway, "g_other", "g.other")
     cluster.create_topic("g_other")
     cluster.produce("g_other", [Record(row(n)) for n in range(3)])
-    with run(topic) as bridge, GatewayClient(gateway.address, ADMIN_KEY) as client:
+    with run(topic, group="other") as bridge, GatewayClient(gateway.address, ADMIN_KEY) as client:
         bridge.reaches("g_other", 2)
-        other = Producer.open(client, "kafka:test/g_other/g_other/0", Patience(give_up_after=5))
+        other = Producer.open(client, "kafka:test/other/g_other/0", Patience(give_up_after=5))
         body = b'{"id": 3, "n": 0, "text": ""}'
         other.send(ChangeRequest("rows", body, {"table": "g.other"}, position=Position(3).text()))
         cluster.produce("g_other", [Record(row(n)) for n in range(3, 6)])
@@ -120,8 +120,8 @@ def test_a_bridge_that_always_finds_another_one_under_its_name_stops_with_the_ch
 ) -> None:
     topic = rows_topic(gateway, "g_fight", "g.fight")
     cluster.create_topic("g_fight")
-    with run(topic) as bridge, GatewayClient(gateway.address, ADMIN_KEY) as client:
-        other = Producer.open(client, "kafka:test/g_fight/g_fight/0", Patience(give_up_after=5))
+    with run(topic, group="fight") as bridge, GatewayClient(gateway.address, ADMIN_KEY) as client:
+        other = Producer.open(client, "kafka:test/fight/g_fight/0", Patience(give_up_after=5))
         partition = bridge.partition("g_fight")
         body = b'{"id": 1, "n": 0, "text": ""}'
         give_up, newest = time.monotonic() + 60, -1
@@ -140,7 +140,7 @@ def test_a_bridge_that_always_finds_another_one_under_its_name_stops_with_the_ch
 def test_a_wrong_key_is_reported_and_nothing_is_consumed(cluster: MockCluster, api_address: str, run: Run) -> None:
     cluster.produce("g_key", [Record(row(0))])
     wrong = {"url": api_address, "key": "mg_0000000000000009_wrong"}
-    with run({"topic": "g_key", "format": "rows", "table": "g.key"}, gateway=wrong) as bridge:
+    with run({"topic": "g_key", "format": "rows", "table": "g.key"}, group="key", gateway=wrong) as bridge:
         bridge.wait(lambda: bridge.bridge.reasons()[:1] == ["g_key/0 waiting: unauthenticated"])
         assert bridge.partition("g_key").buffer.bytes == 0
 
