@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
@@ -49,6 +50,24 @@ def registry() -> Iterator[RegistryDouble]:
 @pytest.fixture
 def client(registry: RegistryDouble, clients: Clients) -> SchemaRegistry:
     return clients.open(registry.url)
+
+
+def test_the_double_answers_by_id_and_by_subject_with_the_codes_of_a_real_registry(registry: RegistryDouble) -> None:
+    with httpx.Client(base_url=registry.url, trust_env=False) as client:
+        first = client.post("/subjects/orders-value/versions", json={"schema": '"string"'}).json()
+        assert first == {"id": registry.register("orders-value", '"string"')} == {"id": 1}
+        assert registry.register("orders-value", {"type": "object"}, "JSON") == 2
+        assert client.get("/schemas/ids/1").json() == {"schema": '"string"'}
+        assert client.get("/schemas/ids/2").json() == {"schema": '{"type":"object"}', "schemaType": "JSON"}
+        assert client.get("/subjects/orders-value/versions/latest").json()["id"] == 2
+        assert client.get("/schemas/ids/3").json()["error_code"] == 40403
+        assert client.get("/subjects/other/versions/1").json()["error_code"] == 40401
+        registry.require_basic("user", "secret")
+        assert client.get("/subjects").status_code == 401
+        assert client.get("/subjects", auth=("user", "secret")).json() == ["orders-value"]
+        registry.away = True
+        assert client.get("/subjects", auth=("user", "secret")).status_code == 503
+    assert framed(258, b"x") == b"\x00\x00\x00\x01\x02x"
 
 
 def test_each_schema_is_asked_for_once(registry: RegistryDouble, client: SchemaRegistry) -> None:
