@@ -12,6 +12,11 @@ from tests.support.waiting import wait_until
 KEY = key_with_schema({"id": 1}, {"id": "int64"})
 
 
+def markers(gateway: Gateway, table: str) -> list[tuple[int, int]]:
+    """Return marker and key of each staged row."""
+    return [(one["__rowMarker__"], one["id"]) for one in staged(gateway.engine, table)]
+
+
 def test_each_record_lands_once_in_the_order_of_its_partition_across_restarts(
     cluster: MockCluster, gateway: Gateway, run: Run
 ) -> None:
@@ -59,11 +64,7 @@ def test_a_tombstone_deletes_the_row_of_its_key(cluster: MockCluster, gateway: G
     cluster.produce("compacted", [Record(row(1), key={"id": 1}), Record(None, key={"id": 1}), Record(row(2))])
     with run(topic) as bridge:
         bridge.reaches("compacted", 2)
-    assert [(one["__rowMarker__"], one["id"]) for one in staged(gateway.engine, "t.compacted")] == [
-        (4, 1),
-        (2, 1),
-        (4, 2),
-    ]
+    assert markers(gateway, "t.compacted") == [(4, 1), (2, 1), (4, 2)]
 
 
 def test_latest_starts_at_the_end_and_a_restart_before_the_first_record_loses_none(
@@ -121,9 +122,9 @@ def test_debezium_records_land_with_the_key_of_their_record(cluster: MockCluster
     with run({"topic": "deb", "format": "debezium"}) as bridge:
         bridge.reaches("deb", 6)
     assert gateway.status("t.deb")["key_columns"] == ["id"]
-    assert [(one["__rowMarker__"], one["id"]) for one in staged(gateway.engine, "t.deb")] == [(0, 1), (1, 1), (2, 1)]
+    assert markers(gateway, "t.deb") == [(0, 1), (1, 1), (2, 1)]
     assert gateway.status("t.log")["key_columns"] == []
-    assert [(one["__rowMarker__"], one["id"]) for one in staged(gateway.engine, "t.log")] == [(0, 1), (0, 1)]
+    assert markers(gateway, "t.log") == [(0, 1), (0, 1)]
 
 
 def test_a_tombstone_alone_stops_flattened_rows_until_its_meaning_is_told(
@@ -138,7 +139,7 @@ def test_a_tombstone_alone_stops_flattened_rows_until_its_meaning_is_told(
         assert bridge.stops("flat").state.code == "bad_request"
     with run({**topic, "parameters": {"tombstones": "delete"}}) as bridge:
         bridge.reaches("flat", 1)
-    assert [(one["__rowMarker__"], one["id"]) for one in staged(gateway.engine, "t.flat")] == [(4, 1), (2, 1)]
+    assert markers(gateway, "t.flat") == [(4, 1), (2, 1)]
 
 
 def test_a_replicate_delete_without_an_image_takes_the_key_of_its_record(
@@ -150,7 +151,7 @@ def test_a_replicate_delete_without_an_image_takes_the_key_of_its_record(
     cluster.produce("tasks", [Record(made, key=b"\xff\x00"), Record(deleted, key={"id": 1}), Record(None, key=b"\xff")])
     with run({"topic": "tasks", "format": "replicate", "table": "t.tasks"}) as bridge:
         assert bridge.reaches("tasks", 2).counters.ignored == 1
-    assert [(one["__rowMarker__"], one["id"]) for one in staged(gateway.engine, "t.tasks")] == [(0, 1), (2, 1)]
+    assert markers(gateway, "t.tasks") == [(0, 1), (2, 1)]
 
 
 def test_replicates_avro_messages_land_by_the_schema_of_their_metadata_without_a_registry(
