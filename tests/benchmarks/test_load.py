@@ -1,8 +1,6 @@
 """The load generator counts complete answers, reports rejections and sends requests that the gateway accepts."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import httpx
 import pytest
@@ -16,8 +14,8 @@ from benchmarks.loads.driver import limit_server, load_on
 from benchmarks.loads.workloads import MASK_SECRET, WORKLOADS, find_workload
 from benchmarks.reports.figure import BenchmarkFailed
 from mirrorgate.http import GatewayClient
+from tests.client.send.fake_gateway import fake_gateway, rejects
 from tests.support.http.server import served
-from tests.support.http.stand_in import StandIn, serving
 
 KEY = "mg_0123abcd_" + "x" * 43
 
@@ -42,32 +40,18 @@ def test_an_answer_without_a_length_is_rejected() -> None:
         take_answer(bytearray(b"HTTP/1.1 200 OK\r\n\r\n"))
 
 
-@contextmanager
-def answering(status: int) -> Iterator[tuple[str, list[bytes]]]:
-    """Yield the address of a server that gives every answer this status, and the bodies that it received."""
-    got: list[bytes] = []
-
-    class Handler(StandIn):
-        def respond(self) -> None:
-            got.append(self.body())
-            self.answer(status, b"answer")
-
-    with serving(Handler) as address:
-        yield address, got
-
-
 def test_each_different_request_is_sent_once() -> None:
-    with answering(202) as (url, got), load_on(url, KEY, "bulk", connections=3) as load:
+    with fake_gateway() as gateway, load_on(gateway.url, KEY, "bulk", connections=3) as load:
         sent = load.send_each_once()
-    assert sent.requests == len(sent.latencies) == len(got) == 64
-    assert sorted(got) == sorted(find_workload("bulk").bodies())
+    assert sent.requests == len(sent.latencies) == len(gateway.bodies) == 64
+    assert sorted(gateway.bodies) == sorted(find_workload("bulk").bodies())
 
 
 def test_a_rejection_ends_the_run_with_the_servers_answer() -> None:
     with (
-        answering(503) as (url, _),
-        load_on(url, KEY, "small-10", connections=2) as load,
-        pytest.raises(BenchmarkFailed, match="503 answer"),
+        fake_gateway(rejects(503, "overloaded")) as gateway,
+        load_on(gateway.url, KEY, "small-10", connections=2) as load,
+        pytest.raises(BenchmarkFailed, match=r"503 .*as the test says"),
     ):
         load.send(seconds=5)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from click.testing import Result
 from typer.testing import CliRunner
 
 from mirrorgate.cli.main import app
@@ -26,6 +27,10 @@ def file_of(tmp_path: Path, cluster: MockCluster, url: str, *topics: dict[str, A
     return file
 
 
+def check(file: Path) -> Result:
+    return CliRunner().invoke(app, ["bridge", "kafka", "--config", str(file), "--check"])
+
+
 def test_check_reports_topics_tables_and_what_is_missing(
     cluster: MockCluster, gateway: Gateway, tmp_path: Path
 ) -> None:
@@ -33,22 +38,20 @@ def test_check_reports_topics_tables_and_what_is_missing(
     cluster.create_topic("c_orders", 2)
     cluster.produce("c_orders", [Record(row(0))])
     file = file_of(tmp_path, cluster, gateway.address, TOPIC, {**TOPIC, "topic": "nowhere"})
-    checked = CliRunner().invoke(app, ["bridge", "kafka", "--config", str(file), "--check"])
+    checked = check(file)
     assert checked.exit_code == 1
     assert "its key may send changes" in checked.output
-    assert "c_orders: 2 partitions, rows to table c.orders; partition 0 has offsets 0 to 1 and starts at earliest" in (
-        checked.output
-    )
+    found = "c_orders: 2 partitions, rows to table c.orders; partition 0 has offsets 0 to 1 and starts at earliest"
+    assert found in checked.output
     assert "error nowhere: no topic matches" in checked.output
     unknown = "error c_orders: table c.none is not registered"
-    wrong_parameter = {**TOPIC, "parameters": {"mode": "snapshot"}}
-    for topic, expected in (
-        ({**TOPIC, "table": "c.none"}, unknown),
-        ({**TOPIC, "table": "c.none", "format": "arcion"}, unknown),
-        (wrong_parameter, "error c_orders: unknown query parameter `mode`"),
+    for changed, expected in (
+        ({"table": "c.none"}, unknown),
+        ({"table": "c.none", "format": "arcion"}, unknown),
+        ({"parameters": {"mode": "snapshot"}}, "error c_orders: unknown query parameter `mode`"),
     ):
-        file_of(tmp_path, cluster, gateway.address, topic)
-        assert expected in CliRunner().invoke(app, ["bridge", "kafka", "--config", str(file), "--check"]).output
+        file_of(tmp_path, cluster, gateway.address, {**TOPIC, **changed})
+        assert expected in check(file).output
 
 
 def test_check_names_the_options_that_a_topic_of_several_partitions_needs(
@@ -65,13 +68,13 @@ def test_check_names_the_options_that_a_topic_of_several_partitions_needs(
     ):
         if body is not None:
             gateway.put("/v1/tables/c.parts", json=body).raise_for_status()
-        checked = CliRunner().invoke(app, ["bridge", "kafka", "--config", str(file), "--check"])
+        checked = check(file)
         assert (checked.exit_code, said in " ".join(checked.output.split())) == (status, True), checked.output
 
 
 def test_settings_that_librdkafka_rejects_are_named(cluster: MockCluster, tmp_path: Path) -> None:
     file = file_of(tmp_path, cluster, "http://127.0.0.1:1", TOPIC, settings={"sasl.mechanims": "PLAIN"})
-    checked = CliRunner().invoke(app, ["bridge", "kafka", "--config", str(file), "--check"])
+    checked = check(file)
     assert "sasl.mechanims" in str(checked.exception)
 
 

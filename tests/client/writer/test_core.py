@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from mirrorgate.errors import Code, RejectedInput
 from mirrorgate.http import RejectedByGateway
+from mirrorgate.producer import ChangeRequest
 from mirrorgate.writer.core import ROW_OVERHEAD_BYTES, Accepted, BufferLimits, Receipt, RowsRejected, WriterCore
 
 
@@ -23,6 +24,14 @@ def add(queue: WriterCore, *bodies: bytes, now: float = 0.0) -> None:
 def answered(rows: int = 1, sequence: int = 1, table: str = "t") -> dict[str, Any]:
     receipt = {"table": table, "generation": 1, "sequence": sequence, "changes": rows, "rows": rows}
     return {"receipts": [receipt], "ignored": 0, "duplicates": 0, "dead_letters": 0, "replayed": False}
+
+
+def land(queue: WriterCore, answer: dict[str, Any] | None = None) -> ChangeRequest:
+    """Send the next request, which is accepted; return it."""
+    request = queue.next_request()
+    queue.accept(answer or answered())
+    queue.settle()
+    return request
 
 
 def rejected(code: str, *indexes: int, status: int = 422) -> RejectedByGateway:
@@ -79,14 +88,10 @@ def test_a_request_is_due_by_bytes_rows_age_or_flush() -> None:
     assert queue.seconds_until_due(6.0) == 1.0
     add(queue, b"2", b"3", now=6.0)
     assert (queue.is_full(), queue.seconds_until_due(6.0)) == (True, 0.0)
-    assert queue.next_request().body == b"1\n2\n3"
-    queue.accept(answered())
-    queue.settle()
+    assert land(queue).body == b"1\n2\n3"
     add(queue, b"1234567890", now=6.0)
     assert queue.seconds_until_due(6.0) == 0.0
-    queue.next_request()
-    queue.accept(answered())
-    queue.settle()
+    land(queue)
     add(queue, b"5", now=6.0)
     queue.flush()
     assert queue.seconds_until_due(6.0) == 0.0
@@ -104,19 +109,15 @@ def test_a_request_has_the_last_position_of_its_rows() -> None:
     queue = core(request_rows=3)
     for position in ("a", "b", None, "c", None):
         queue.add(b"{}", None, position, 0.0)
-    assert queue.next_request().position == "b"
-    queue.accept(answered())
-    queue.settle()
-    assert queue.next_request().position == "c"
+    assert land(queue).position == "b"
+    assert land(queue).position == "c"
 
 
 def test_receipts_are_summed_by_table_and_generation_until_they_are_taken() -> None:
     queue = core(request_rows=1)
     add(queue, b"{}", b"{}", b"{}")
     for answer in (answered(2, 7), answered(3, 8), answered(1, 1, "u")):
-        queue.next_request()
-        queue.accept(answer)
-        queue.settle()
+        land(queue, answer)
     assert queue.take_receipts() == (Receipt("t", 1, 8, 5, 5), Receipt("u", 1, 1, 1, 1))
     assert queue.take_receipts() == ()
 
