@@ -4,42 +4,38 @@ import os
 import shutil
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from app.domain.mirror_report import MirrorState
 from app.mirror.table_mirror import MirrorLimits
 from mirrorgate.errors import Code
-from tests.mirror.test_table_mirror import SCHEMA, Zone, noted
+from tests.mirror.small_zone import Change, SmallZone, noted
 
 ALL = MirrorLimits()
 
 
 @pytest.fixture
-def timed(tmp_path: Path) -> Zone:
-    zone = Zone(tmp_path)
-    zone.metadata(fileDetectionStrategy="LastUpdateTimeFileDetection")
+def timed(tmp_path: Path) -> SmallZone:
+    zone = SmallZone(tmp_path)
+    zone.declare(fileDetectionStrategy="LastUpdateTimeFileDetection")
     return zone
 
 
 @pytest.fixture
-def partitioned(tmp_path: Path) -> Zone:
-    zone = Zone(tmp_path)
-    zone.metadata(isPartitionEnabled="true")
+def partitioned(tmp_path: Path) -> SmallZone:
+    zone = SmallZone(tmp_path)
+    zone.declare(isPartitionEnabled="true")
     return zone
 
 
-def land(zone: Zone, name: str, seconds: int, *rows: tuple[int, str | None, int]) -> Path:
+def land(zone: SmallZone, name: str, seconds: int, *rows: Change) -> Path:
     """Write a file under any name, with this time after 2020."""
-    path = zone.folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], SCHEMA), path)
+    path = zone.land(name, rows)
     os.utime(path, (1_577_836_800 + seconds,) * 2)
     return path
 
 
-def test_a_zone_of_last_update_time_is_mirrored_in_the_order_of_time(timed: Zone) -> None:
+def test_a_zone_of_last_update_time_is_mirrored_in_the_order_of_time(timed: SmallZone) -> None:
     land(timed, "b.parquet", 1, (1, "a", 0), (2, "b", 0))
     land(timed, "a.parquet", 2, (1, "A", 1))
     land(timed, f"{1:020}.parquet", 3, (2, None, 2))
@@ -51,7 +47,7 @@ def test_a_zone_of_last_update_time_is_mirrored_in_the_order_of_time(timed: Zone
     assert timed.rows() == noted((1, "A"), (3, "c"))
 
 
-def test_files_of_the_same_time_are_applied_by_name_and_reported(timed: Zone) -> None:
+def test_files_of_the_same_time_are_applied_by_name_and_reported(timed: SmallZone) -> None:
     land(timed, "b.parquet", 1, (1, "b", 4))
     land(timed, "a.parquet", 1, (1, "a", 4))
     assert [timed.advance().code for _ in range(2)] == [Code.LANDING_TIME_TIES] * 2
@@ -60,7 +56,7 @@ def test_files_of_the_same_time_are_applied_by_name_and_reported(timed: Zone) ->
     assert "first a.parquet and b.parquet" in (report.detail or "")
 
 
-def test_purged_files_move_no_other_file(timed: Zone) -> None:
+def test_purged_files_move_no_other_file(timed: SmallZone) -> None:
     first = land(timed, "a.parquet", 1, (1, "a", 0))
     land(timed, "b.parquet", 2, (2, "b", 0))
     timed.advance(ALL)
@@ -71,7 +67,7 @@ def test_purged_files_move_no_other_file(timed: Zone) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, 2], ids=["older", "same time"])
-def test_a_file_that_comes_before_an_applied_one_stops_the_table(timed: Zone, seconds: int) -> None:
+def test_a_file_that_comes_before_an_applied_one_stops_the_table(timed: SmallZone, seconds: int) -> None:
     land(timed, "c.parquet", 2, (1, "a", 0))
     timed.advance(ALL)
     land(timed, "b.parquet", seconds, (2, "b", 0))
@@ -80,18 +76,18 @@ def test_a_file_that_comes_before_an_applied_one_stops_the_table(timed: Zone, se
     assert timed.rows() == noted((1, "a"))
 
 
-def test_a_recreated_folder_of_files_by_time_begins_a_generation(timed: Zone) -> None:
+def test_a_recreated_folder_of_files_by_time_begins_a_generation(timed: SmallZone) -> None:
     land(timed, "a.parquet", 1, (1, "a", 0))
     land(timed, "b.parquet", 2, (2, "b", 0))
     timed.advance(ALL)
     shutil.rmtree(timed.folder)
-    timed.metadata(fileDetectionStrategy="LastUpdateTimeFileDetection")
+    timed.declare(fileDetectionStrategy="LastUpdateTimeFileDetection")
     land(timed, "c.parquet", 3, (9, "z", 0))
     assert timed.advance(ALL).generation == 2
     assert timed.rows() == noted((9, "z"))
 
 
-def test_a_partitioned_zone_is_mirrored_with_the_numbers_of_each_partition(partitioned: Zone) -> None:
+def test_a_partitioned_zone_is_mirrored_with_the_numbers_of_each_partition(partitioned: SmallZone) -> None:
     for region in ("east", "we%20st"):
         land(partitioned, f"region={region}/{1:020}.parquet", 0, (len(region), region, 0))
     land(partitioned, f"region=east/{2:020}.parquet", 0, (4, "east again", 1))
@@ -114,7 +110,7 @@ def test_a_partitioned_zone_is_mirrored_with_the_numbers_of_each_partition(parti
     ]
 
 
-def test_a_gap_in_one_partition_holds_up_no_other(partitioned: Zone) -> None:
+def test_a_gap_in_one_partition_holds_up_no_other(partitioned: SmallZone) -> None:
     land(partitioned, f"p=1/{1:020}.parquet", 0, (1, "a", 0))
     land(partitioned, f"p=1/{3:020}.parquet", 0, (1, "c", 4))
     land(partitioned, f"p=2/{1:020}.parquet", 0, (2, "b", 0))
@@ -126,12 +122,12 @@ def test_a_gap_in_one_partition_holds_up_no_other(partitioned: Zone) -> None:
     assert [row["note"] for row in partitioned.rows()] == ["c", "b"]
 
 
-def test_a_recreated_folder_of_partitions_begins_a_generation(partitioned: Zone) -> None:
+def test_a_recreated_folder_of_partitions_begins_a_generation(partitioned: SmallZone) -> None:
     for number in (1, 2):
         land(partitioned, f"p=1/{number:020}.parquet", 0, (number, "a", 0))
     partitioned.advance(ALL)
     shutil.rmtree(partitioned.folder)
-    partitioned.metadata(isPartitionEnabled="true")
+    partitioned.declare(isPartitionEnabled="true")
     land(partitioned, f"p=1/{1:020}.parquet", 0, (9, "z", 0))
     assert partitioned.advance(ALL).generation == 2
     assert [row["id"] for row in partitioned.rows()] == [9]

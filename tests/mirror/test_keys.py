@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.mirror.test_table_mirror import Zone
+from tests.mirror.small_zone import SmallZone
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LONG = "the same beginning of more than thirty-two characters "
@@ -34,8 +34,7 @@ KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {
 def test_updates_and_deletes_find_keys(tmp_path: Path, name: str) -> None:
     key_type, found = KEYS[name]
     values = pa.array(found, key_type).to_pylist()
-    zone = Zone(tmp_path)
-    zone.metadata()
+    zone = SmallZone(tmp_path)
 
     def land(number: int, keys: list[Any], note: str, marker: int) -> None:
         columns = {"id": pa.array(keys, key_type), "note": [note] * len(keys)}

@@ -1,85 +1,28 @@
 """One table, file by file: what its Delta table has, where it waits, and what stops it."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 
-from app.domain.mirror_report import MirrorState, TableReport
-from app.landing.local_zone import LocalZone
+from app.domain.mirror_report import MirrorState
 from app.mirror.commit import CHECKPOINT_COMMITS
-from app.mirror.table_mirror import MirrorLimits, advance_table, inspect_table
-from app.mirror.target import MirrorTarget
+from app.mirror.table_mirror import MirrorLimits
 from app.published.table_files import PublishedTable
 from mirrorgate.errors import Code
-
-ORDERS = PublishedTable("sales", "my orders", "sales.schema/my orders")
-ONE_FILE = MirrorLimits(max_files=1)
-SCHEMA = pa.schema([("id", pa.int64()), ("note", pa.string()), ("__rowMarker__", pa.int32())])
-
-
-class Zone:
-    """A table in a landing zone, and its mirror."""
-
-    def __init__(self, root: Path, table: PublishedTable = ORDERS) -> None:
-        self.root, self.table = root / "zone", table
-        self.target = MirrorTarget(str(root / "mirror"))
-
-    @property
-    def folder(self) -> Path:
-        return self.root / self.table.folder
-
-    @property
-    def delta_log(self) -> Path:
-        return Path(self.target.location) / "sales" / "my orders" / "_delta_log"
-
-    def metadata(self, **keys: Any) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "_metadata.json").write_text(json.dumps({"keyColumns": ["id"], **keys}))
-
-    def land(self, number: int, rows: pa.Table | Sequence[tuple[int, str | None, int]]) -> Path:
-        if not isinstance(rows, pa.Table):
-            rows = pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], SCHEMA)
-        path = self.folder / f"{number:020d}.parquet"
-        pq.write_table(rows, path)
-        return path
-
-    def advance(self, limits: MirrorLimits = ONE_FILE) -> TableReport:
-        return advance_table(LocalZone(self.root), self.target, self.table, limits)
-
-    def inspect(self) -> TableReport:
-        return inspect_table(LocalZone(self.root), self.target, self.table)
-
-    def delta(self, version: int | None = None) -> DeltaTable:
-        found = self.target.open(self.table, version=version)
-        assert found is not None
-        return found
-
-    def rows(self, version: int | None = None) -> list[dict[str, Any]]:
-        return sorted(
-            self.delta(version).to_pyarrow_dataset().to_table().to_pylist(),
-            key=lambda row: [(value is None, str(value)) for value in row.values()],
-        )
+from tests.mirror.small_zone import ORDERS, SmallZone, noted
 
 
 @pytest.fixture
-def zone(tmp_path: Path) -> Zone:
-    made = Zone(tmp_path)
-    made.metadata()
-    return made
+def zone(tmp_path: Path) -> SmallZone:
+    return SmallZone(tmp_path)
 
 
-def noted(*rows: tuple[int, str | None]) -> list[dict[str, Any]]:
-    return [{"id": number, "note": note} for number, note in rows]
-
-
-def test_each_file_becomes_one_version(zone: Zone) -> None:
+def test_each_file_becomes_one_version(zone: SmallZone) -> None:
     zone.land(1, [(1, "a", 0), (2, "b", 0)])
     zone.land(2, [(1, "A", 1), (2, None, 2), (3, "c", 4)])
     zone.land(3, [(3, "again", 0), (9, None, 2)])
@@ -99,8 +42,8 @@ def test_each_file_becomes_one_version(zone: Zone) -> None:
 
 def test_the_inventory_of_the_direct_lake_page_is_right_at_each_version(tmp_path: Path) -> None:
     """Its four writes: three products, one more, a changed stock, a deleted product. No file is ever modified."""
-    zone = Zone(tmp_path, PublishedTable(None, "Inventory", "Inventory"))
-    zone.metadata(keyColumns=["ProductID"])
+    zone = SmallZone(tmp_path, PublishedTable(None, "Inventory", "Inventory"))
+    zone.declare(keyColumns=["ProductID"])
     schema = pa.schema([("ProductID", pa.string()), ("StockOnHand", pa.int64()), ("__rowMarker__", pa.int32())])
     writes = [
         [("A", 1, 0), ("B", 2, 0), ("C", 3, 0)],
@@ -123,7 +66,7 @@ def test_the_inventory_of_the_direct_lake_page_is_right_at_each_version(tmp_path
     ]
 
 
-def test_a_mirrored_table_has_no_partitions_and_no_deleted_row_in_its_files(zone: Zone) -> None:
+def test_a_mirrored_table_has_no_partitions_and_no_deleted_row_in_its_files(zone: SmallZone) -> None:
     zone.land(1, [(1, "a", 0), (2, "b", 0)])
     zone.land(2, [(2, None, 2)])
     zone.advance()
@@ -132,17 +75,19 @@ def test_a_mirrored_table_has_no_partitions_and_no_deleted_row_in_its_files(zone
     assert sum(pq.read_metadata(unquote(file)).num_rows for file in zone.delta().file_uris()) == 1
 
 
-def test_a_checkpoint_follows_every_25_commits_so_that_opening_a_table_reads_few_entries_at_once(zone: Zone) -> None:
+def test_a_checkpoint_follows_every_25_commits_so_that_opening_a_table_reads_few_entries_at_once(
+    zone: SmallZone,
+) -> None:
     for number in range(1, 2 * CHECKPOINT_COMMITS + 5):
         zone.land(number, [(number, "n", 0)])
         zone.advance()
-    checkpoints = sorted(path.name[:20] for path in zone.delta_log.glob("*.checkpoint.parquet"))
+    checkpoints = sorted(path.name[:20] for path in (zone.delta_folder / "_delta_log").glob("*.checkpoint.parquet"))
     assert [int(version) + 1 for version in checkpoints] == [CHECKPOINT_COMMITS, 2 * CHECKPOINT_COMMITS]
-    commits = [int(path.stem) for path in zone.delta_log.glob("*.json")]
+    commits = [int(path.stem) for path in (zone.delta_folder / "_delta_log").glob("*.json")]
     assert max(commits) - int(checkpoints[-1]) < CHECKPOINT_COMMITS
 
 
-def test_a_file_without_effect_is_a_version_too(zone: Zone) -> None:
+def test_a_file_without_effect_is_a_version_too(zone: SmallZone) -> None:
     zone.land(1, [])
     zone.land(2, [(1, None, 2)])
     zone.land(3, [])
@@ -151,7 +96,7 @@ def test_a_file_without_effect_is_a_version_too(zone: Zone) -> None:
     assert zone.rows() == []
 
 
-def test_a_mirror_that_is_behind_applies_several_files_in_one_version(zone: Zone) -> None:
+def test_a_mirror_that_is_behind_applies_several_files_in_one_version(zone: SmallZone) -> None:
     for number in range(1, 8):
         zone.land(number, [(1, f"v{number}", 1), (number, "n", 0)])
     report = zone.advance(MirrorLimits(max_files=5))
@@ -161,7 +106,7 @@ def test_a_mirror_that_is_behind_applies_several_files_in_one_version(zone: Zone
     assert zone.delta().history(1)[0]["mirrorgate.files"] == "6-6"
 
 
-def test_nothing_is_written_by_looking(zone: Zone) -> None:
+def test_nothing_is_written_by_looking(zone: SmallZone) -> None:
     zone.land(1, [(1, "a", 0)])
     report = zone.inspect()
     assert (report.state, report.version, report.pending_files) == (MirrorState.BEHIND, None, 1)
@@ -169,7 +114,7 @@ def test_nothing_is_written_by_looking(zone: Zone) -> None:
     assert not Path(zone.target.location).exists()
 
 
-def test_new_and_missing_columns_are_null(zone: Zone) -> None:
+def test_new_and_missing_columns_are_null(zone: SmallZone) -> None:
     zone.land(1, [(1, "a", 0), (2, "b", 0)])
     zone.land(2, pa.table({"ID": [2, 3], "new, column": [1.5, None], "__rowMarker__": [1, 0]}))
     zone.advance()
@@ -192,7 +137,7 @@ def test_new_and_missing_columns_are_null(zone: Zone) -> None:
     ids=["type", "key", "unsupported", "marker"],
 )
 def test_a_file_that_cannot_be_applied_stops_the_table_behind_the_files_before(
-    zone: Zone, second: pa.Table, code: Code
+    zone: SmallZone, second: pa.Table, code: Code
 ) -> None:
     zone.land(1, [(1, "a", 0)])
     zone.land(2, [(2, "b", 0)])
@@ -207,21 +152,21 @@ def test_a_file_that_cannot_be_applied_stops_the_table_behind_the_files_before(
     assert zone.rows() == noted((1, "a"), (2, "b"), (3, "c"))
 
 
-def test_files_without_an_order_stop_the_table(zone: Zone) -> None:
+def test_files_without_an_order_stop_the_table(zone: SmallZone) -> None:
     path = zone.land(1, [(1, "a", 0)])
     path.rename(path.with_name("a1b2c3.parquet"))
     assert zone.advance().code == Code.LANDING_ORDER_UNSUPPORTED
 
 
-def test_unmarked_rows_are_upserts_where_the_metadata_says_so(zone: Zone) -> None:
-    zone.metadata(isUpsertDefaultRowMarker=True)
+def test_unmarked_rows_are_upserts_where_the_metadata_says_so(zone: SmallZone) -> None:
+    zone.declare(isUpsertDefaultRowMarker=True)
     zone.land(1, pa.table({"id": [1, 2, 1], "note": ["a", "b", "c"]}))
     zone.land(2, pa.table({"id": [2], "note": ["d"]}))
     zone.advance(MirrorLimits())
     assert zone.rows() == noted((1, "c"), (2, "d"))
 
 
-def test_a_recreated_folder_begins_a_new_table_and_keeps_the_old_one(zone: Zone) -> None:
+def test_a_recreated_folder_begins_a_new_table_and_keeps_the_old_one(zone: SmallZone) -> None:
     for number in (1, 2, 3):
         zone.land(number, [(number, "old", 0)])
     zone.advance(MirrorLimits())
@@ -229,7 +174,7 @@ def test_a_recreated_folder_begins_a_new_table_and_keeps_the_old_one(zone: Zone)
         path.unlink()
     zone.folder.rmdir()
     assert zone.advance().state is MirrorState.DROPPED
-    zone.metadata()
+    zone.declare()
     assert zone.advance().file_number == 3  # nothing tells yet that the folder is another one
     zone.land(1, pa.table({"id": ["x"], "other": [1]}))
     report = zone.advance()
@@ -241,7 +186,7 @@ def test_a_recreated_folder_begins_a_new_table_and_keeps_the_old_one(zone: Zone)
     assert old.to_pyarrow_dataset().count_rows() == 3
 
 
-def test_a_table_of_another_writer_is_left_alone(zone: Zone) -> None:
+def test_a_table_of_another_writer_is_left_alone(zone: SmallZone) -> None:
     zone.land(1, [(1, "a", 0)])
     write_deltalake(zone.target.uri(ORDERS), pa.table({"x": [1]}))
     assert zone.advance().code == Code.MIRROR_TARGET_FOREIGN
@@ -249,16 +194,15 @@ def test_a_table_of_another_writer_is_left_alone(zone: Zone) -> None:
 
 
 def test_a_table_never_lies_inside_another_one(tmp_path: Path) -> None:
-    inner = Zone(tmp_path, PublishedTable("sales", "orders", "sales.schema/orders"))
-    outer = Zone(tmp_path, PublishedTable(None, "sales", "sales"))
+    inner = SmallZone(tmp_path, PublishedTable("sales", "orders", "sales.schema/orders"))
+    outer = SmallZone(tmp_path, PublishedTable(None, "sales", "sales"))
     for made in (inner, outer):
-        made.metadata()
         made.land(1, [(1, "a", 0)])
     assert outer.advance().code == Code.MIRROR_TARGET_FOREIGN
     assert inner.advance().state is MirrorState.IN_STEP
 
 
-def test_optimize_disturbs_nothing(zone: Zone) -> None:
+def test_optimize_disturbs_nothing(zone: SmallZone) -> None:
     for number in (1, 2, 3):
         zone.land(number, [(number, "a", 0)])
         zone.advance()
@@ -269,14 +213,14 @@ def test_optimize_disturbs_nothing(zone: Zone) -> None:
     assert zone.rows() == noted((1, "b"), (2, "a"), (3, "a"))
 
 
-def test_a_generation_that_was_moved_aside_counts_if_its_process_died(zone: Zone) -> None:
+def test_a_generation_that_was_moved_aside_counts_if_its_process_died(zone: SmallZone) -> None:
     zone.land(1, [(1, "old", 0)])
     zone.advance()
     Path(zone.target.uri(ORDERS)).rename(zone.target.uri(ORDERS, generation=1))
     assert zone.advance().generation == 2
 
 
-def test_a_time_without_a_zone_is_read_as_utc(zone: Zone) -> None:
+def test_a_time_without_a_zone_is_read_as_utc(zone: SmallZone) -> None:
     zone.land(1, [(1, "a", 0)])
     zone.land(2, pa.table({"id": [2], "at": pa.array([1], pa.timestamp("ns"))}))
     zone.advance(MirrorLimits())

@@ -4,13 +4,12 @@ delta-28: "We recommend that you run this command on large, frequently updated D
 every day when your ETL process completes." and "Take care to set an appropriate retention period".
 """
 
-import json
 import os
 from dataclasses import replace
 from datetime import UTC, datetime, time
+from itertools import count
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -18,30 +17,26 @@ from app.domain.mirror_report import NO_UPKEEP, Upkeep
 from app.landing.open_zone import ZoneAddress
 from app.mirror.inspection.history import LastUpkeep, read_upkeep
 from app.mirror.table_mirror import MirrorLimits
-from app.mirror.target import MirrorTarget
 from app.published.table_files import PublishedTable
 from app.settings import Settings
 from mirrorgate.errors import Misconfigured
 from spark_jobs.mirroring.loop import TableStates
 from spark_jobs.mirroring.task import NO_VERSION, DueTable, MirrorJob, TableOutcome, mirror_tables
+from tests.mirror.small_zone import SmallZone
 
 TABLE = PublishedTable("s", "t", "s.schema/t")
-SCHEMA = pa.schema([("id", pa.int64()), ("__rowMarker__", pa.int32())])
 
 
-class Mirror:
-    """A landing zone with one table, and its mirror, which applies one file in a version."""
+class Mirror(SmallZone):
+    """A table whose mirror applies one file in a version, and keeps itself up."""
 
-    def __init__(self, root: Path, upkeep: Upkeep) -> None:
-        self.zone, self.target, self.files = root / "zone", MirrorTarget(str(root / "mirror")), 0
-        self.job = MirrorJob(ZoneAddress(str(self.zone)), self.target, MirrorLimits(max_files=1), upkeep, seconds=60)
-        (self.zone / TABLE.folder).mkdir(parents=True)
-        (self.zone / TABLE.folder / "_metadata.json").write_text(json.dumps({"keyColumns": ["id"]}))
+    def __init__(self, place: Path, upkeep: Upkeep) -> None:
+        super().__init__(place, TABLE)
+        self.job = MirrorJob(ZoneAddress(str(self.root)), self.target, MirrorLimits(max_files=1), upkeep, seconds=60)
+        self._files = count(1)
 
-    def land(self, *rows: tuple[int, int]) -> None:
-        self.files += 1
-        data = pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], SCHEMA)
-        pq.write_table(data, self.zone / TABLE.folder / f"{self.files:020d}.parquet")
+    def land_keys(self, *keys: int) -> None:
+        self.land(next(self._files), [(key, "", 0) for key in keys])
 
     def look(self, *, is_daily: bool = False) -> TableOutcome:
         delta = self.target.open(TABLE)
@@ -54,16 +49,16 @@ class Mirror:
         return read_upkeep(self.target, ["s.t"])["s.t"]
 
     def data_files(self) -> list[Path]:
-        return [*(Path(self.target.location) / "s" / "t").glob("*.parquet")]
+        return [*self.delta_folder.glob("*.parquet")]
 
 
 def test_a_table_is_compacted_when_it_has_as_many_small_files_as_the_setting_says(tmp_path: Path) -> None:
     mirror = Mirror(tmp_path, Upkeep(small_files=3, retention_hours=0))
     for number in range(2):
-        mirror.land((number, 0))
+        mirror.land_keys(number)
     assert mirror.look().compacted == 0
     assert mirror.upkeep().compacted_at is None
-    mirror.land((2, 0))
+    mirror.land_keys(2)
     done = mirror.look()
     assert (done.compacted, done.files, done.vacuumed) == (2, 1, None)
     delta = mirror.target.open(TABLE)
@@ -74,14 +69,14 @@ def test_a_table_is_compacted_when_it_has_as_many_small_files_as_the_setting_say
     compacted_at = mirror.upkeep().compacted_at
     assert compacted_at is not None
     assert compacted_at.timestamp() * 1_000 == pytest.approx(delta.history(1)[0]["timestamp"])
-    mirror.land((3, 0))
+    mirror.land_keys(3)
     assert mirror.look().files == 1
 
 
 def test_the_daily_vacuum_deletes_what_no_version_of_the_retention_needs(tmp_path: Path) -> None:
     mirror = Mirror(tmp_path, Upkeep(small_files=2, retention_hours=168))
-    mirror.land((1, 0))
-    mirror.land((2, 0))
+    mirror.land_keys(1)
+    mirror.land_keys(2)
     assert mirror.look().compacted == 1
     assert (mirror.look(is_daily=True).vacuumed, len(mirror.data_files())) == (0, 3)
     orphan = mirror.data_files()[0].with_name("part-of-a-killed-mirror.parquet")
@@ -98,11 +93,11 @@ def test_the_rows_of_a_row_group_are_a_setting(tmp_path: Path) -> None:
     assert Settings.from_environment(row_group_rows="2000").row_group_rows == 2_000
     mirror = Mirror(tmp_path, Upkeep(small_files=2, retention_hours=0))
     mirror.job = replace(mirror.job, limits=MirrorLimits(max_files=1, row_group_rows=1_000))
-    mirror.land(*((number, 0) for number in range(3_000)))
+    mirror.land_keys(*range(3_000))
     mirror.look()
     [file] = mirror.data_files()
     assert pq.read_metadata(file).num_row_groups == 3
-    mirror.land(*((number, 0) for number in range(3_000, 4_500)))
+    mirror.land_keys(*range(3_000, 4_500))
     assert mirror.look().compacted == 1
     delta = mirror.target.open(TABLE)
     assert delta is not None
@@ -117,7 +112,7 @@ def test_a_closed_window_and_a_mirror_without_upkeep_do_nothing(tmp_path: Path) 
     for name, upkeep in (("a", Upkeep(2, 168, closed)), ("b", NO_UPKEEP)):
         mirror = Mirror(tmp_path / name, upkeep)
         for number in range(3):
-            mirror.land((number, 0))
+            mirror.land_keys(number)
         done = mirror.look(is_daily=True)
         assert (done.compacted, done.vacuumed) == (0, None)
 

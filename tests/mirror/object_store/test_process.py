@@ -62,7 +62,7 @@ def test_a_process_mirrors_to_a_bucket_and_shows_no_secret(s3: S3, tmp_path: Pat
     assert "2 tables, 0 not in step; applied 3 files with 5 rows" in output
     opened = target.open("sales.orders")
     assert opened is not None
-    assert opened.to_pyarrow_table().select(["id", "value"]).to_pylist() == [{"id": 1, "value": "A"}]
+    assert opened.to_pyarrow_table().select(["id", "note"]).to_pylist() == [{"id": 1, "note": "A"}]
     assert target.tables() == ["größe", "sales.orders"]
     assert SECRET not in output
     children = [line for line in seen if "mirrorgate.cli" not in line]

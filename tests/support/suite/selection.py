@@ -62,8 +62,14 @@ SUITES: Final = {
     ),
     "tests/site": ("clients/python/mirrorgate/errors/", "docs/", "mkdocs.yml", "openapi/", "tools/"),
     "tests/soak": (),
-    "tests/spark/mirror": (*MIRROR_CODE, "tests/mirror/model/"),
-    "tests/spark/processes/mirror": (*MIRROR_CODE, "app/cli/mirror/", "app/local/", "tests/spark/mirror/"),
+    "tests/spark/mirror": (*MIRROR_CODE, "tests/mirror/"),
+    "tests/spark/processes/mirror": (
+        *MIRROR_CODE,
+        "app/cli/mirror/",
+        "app/local/",
+        "tests/mirror/",
+        "tests/spark/mirror/",
+    ),
     "tests/verify": ("app/landing/", "app/published/", "packages/zone/"),
 }
 """Folder of a suite, and beginnings of the paths that it is about; its own folder is always one."""

@@ -33,8 +33,7 @@ def test_once_applies_what_it_can_without_postgres_and_says_what_to_do_about_the
     broken = zone.land("broken", 2, [(1, "changed", 1)])
     repaired = broken.read_bytes()
     broken.write_bytes(repaired[: len(repaired) // 2])
-    other_type = pa.schema([("id", pa.string()), ("value", pa.string()), ("__rowMarker__", pa.int32())])
-    zone.land("typed", 2, [(3, "third", 0)], other_type)
+    zone.land("typed", 2, pa.table({"id": ["3"], "note": ["third"], "__rowMarker__": pa.array([0], pa.int32())}))
 
     first = run_once(zone)
     assert first.returncode == 1, first.stderr
