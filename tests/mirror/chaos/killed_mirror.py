@@ -11,7 +11,7 @@ from deltalake.exceptions import DeltaError
 
 from app.domain.mirror_report import MirrorState
 from app.mirror.table_mirror import MirrorLimits
-from tests.mirror.chaos.mirror_process import MirrorOrder, RunningMirror
+from tests.mirror.chaos.mirror_process import RunningMirror
 from tests.mirror.model.history import Mirror, TableHistory, open_histories
 from tests.mirror.model.publisher import Style
 from tests.mirror.model.version_check import Checked
@@ -86,8 +86,8 @@ def kill_and_check(place: Path, seed: int, kills: int) -> dict[str, list[Checked
     usual = 0.2
     try:
         for _ in range(kills):
-            limits = MirrorLimits(max_files=source.choice((1, 1, 2, 64)))
-            process = RunningMirror(MirrorOrder(mirror.root, mirror.location, place / "mirror.log", limits))
+            mirror.limits = MirrorLimits(max_files=source.choice((1, 1, 2, 64)))
+            process = RunningMirror(mirror, place / "mirror.log")
             for _ in range(source.choice((0, 1, 1, 2, 3))):
                 usual = (usual + process.next_commit()) / 2
             process.kill_after(source.uniform(0, 1.5 * usual))
@@ -101,6 +101,7 @@ def kill_and_check(place: Path, seed: int, kills: int) -> dict[str, list[Checked
 
 def _checked(mirror: Mirror, table: TableHistory) -> list[Checked]:
     """Finish a table and compare it. Raises AssertionError."""
+    mirror.limits = MirrorLimits()
     table.land(1)
     report = mirror.catch_up(table.writer)
     assert report.state is MirrorState.IN_STEP, report

@@ -8,17 +8,16 @@ import pytest
 from app.domain.mirror_report import MirrorState
 from app.mirror.table_mirror import MirrorLimits
 from tests.mirror.chaos.killed_mirror import STYLES
-from tests.mirror.chaos.mirror_process import MirrorOrder, Rival
+from tests.mirror.chaos.mirror_process import CommandedMirror
 from tests.mirror.model.history import Mirror, open_histories
 
 
 def race_and_check(place: Path, seed: int, rounds: int) -> int:
     """Let two mirrors apply the same files so many times; return how many attempts did nothing."""
-    mirror = Mirror(place / "zone", place / "mirror")
+    mirror = Mirror(place / "zone", place / "mirror", MirrorLimits(max_files=1))
     histories = open_histories(random.Random(seed), mirror.root, STYLES)
-    order = MirrorOrder(mirror.root, mirror.location, place / "mirror.log", MirrorLimits(max_files=1))
     lost = 0
-    with Rival(order) as one, Rival(order) as other:
+    with CommandedMirror(mirror) as one, CommandedMirror(mirror) as other:
         for _ in range(rounds):
             table = histories[0].source.choice(histories)
             if table.current.files and table.source.random() < 0.2:
@@ -26,7 +25,7 @@ def race_and_check(place: Path, seed: int, rounds: int) -> int:
             table.step(table.source.choice((0, 1, 50)))
             expected = (len(table.generations), len(table.current.files))
             for rival in (one, other):
-                rival.begin(table.writer.folder)
+                rival.begin(table.writer)
             reached = [rival.result() for rival in (one, other)]
             assert expected in reached
             lost += reached.count(None)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.domain.mirror_report import MirrorState
-from tests.mirror.chaos.mirror_process import MirrorOrder, advance_with_small_files
+from tests.mirror.chaos.mirror_process import CommandedMirror
 from tests.mirror.faults.conftest import FaultyTable, rows_file, some_file
 from tests.mirror.model.history import Mirror
 from tests.mirror.model.landed import INSERT, LandedFile
@@ -19,14 +19,13 @@ def wide_file(number: int) -> LandedFile:
 
 
 @pytest.mark.parametrize("max_bytes", [0, 200, 2_000, 8_000])
-def test_a_target_that_cannot_take_the_data_keeps_what_it_has(
-    table: FaultyTable, tmp_path: Path, max_bytes: int
-) -> None:
+def test_a_target_that_cannot_take_the_data_keeps_what_it_has(table: FaultyTable, max_bytes: int) -> None:
     before = table.rows()
     table.land(wide_file(3))
-    order = MirrorOrder(table.mirror.root, table.mirror.location, tmp_path / "log", table.mirror.limits)
     for _ in range(2):
-        assert isinstance(advance_with_small_files(order, table.writer.folder, max_bytes), str)
+        with CommandedMirror(table.mirror, max_bytes) as mirror:
+            mirror.begin(table.writer)
+            assert mirror.result() is None
         assert table.rows() == before
     table.finish()
 
