@@ -3,9 +3,7 @@
 import random
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -17,7 +15,7 @@ from mirrorgate.errors import MirrorgateError
 from tests.chaos.checks.consumer_view import LocalConsumer
 from tests.chaos.checks.journal import Contradiction, Journal
 from tests.chaos.checks.ledger_view import counts_of, recorded_files
-from tests.chaos.checks.oracle import Oracle, Violation
+from tests.chaos.checks.oracle import Oracle, Result, Violation
 from tests.chaos.client import Caller, TableClient
 from tests.chaos.faults.database_faults import DatabaseFaults
 from tests.chaos.faults.lost_mount import Mount
@@ -46,19 +44,6 @@ EVERY: Final = {
     "landing zone lost": 5.0,
 }
 """Mean seconds between faults of each kind, beside those at failpoints."""
-
-
-@dataclass
-class Result:
-    """What came of a history."""
-
-    kills: Counter[str] = field(default_factory=Counter)
-    faults: Counter[str] = field(default_factory=Counter)
-    events: Counter[str] = field(default_factory=Counter)
-    rows: int = 0
-    files: int = 0
-    batches: int = 0
-    violation: str | None = None
 
 
 class History:
@@ -184,13 +169,7 @@ class History:
                 recorded = recorded_files(self._engine)
         except MirrorgateError:
             recorded = {}
-        folders = self._consumer.folders()
-        self.oracle.see(folders)
-        self.oracle.see_ledger(recorded, folders)
-        for folder in folders:
-            for number in sorted(folder.visible)[:-1]:
-                if self._source.random() < 0.3:
-                    self._consumer.consume(folder.folder, number)
+        self.oracle.look(self._consumer, recorded, lambda: self._source.random() < 0.3)
 
     def _kill(self, kind: str) -> bool:
         """Kill a process; return whether there was one to kill."""

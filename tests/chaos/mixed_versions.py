@@ -21,9 +21,8 @@ import httpx
 
 from app.local.embedded import PrivatePostgres
 from demo.landing_reader import all_rows, table_folder
-from tests.chaos.checks.oracle import Violation
+from tests.chaos.checks.oracle import Result, Violation
 from tests.chaos.client import require
-from tests.chaos.history import Result
 from tests.chaos.parts.processes import ADMIN_KEY
 from tests.support.http.server import free_port
 from tests.support.processes import REPOSITORY, environment_with, start_program

@@ -109,13 +109,7 @@ class Simulation:
     def look(self) -> None:
         """Let the oracle read the zone, and mirroring consume some of the files that it read."""
         recorded = recorded_files(self.harness.engine)
-        folders = self.consumer.folders()
-        self.oracle.see(folders)
-        self.oracle.see_ledger(recorded, folders)
-        for folder in folders:
-            for number in sorted(folder.visible)[:-1]:
-                if self._source.random() < self.consumed_share:
-                    self.consumer.consume(folder.folder, number)
+        self.oracle.look(self.consumer, recorded, lambda: self._source.random() < self.consumed_share)
 
     def _send(self, post: Post, *, bad: bool) -> bool:
         self._posts += 1

@@ -2,20 +2,16 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from uuid import uuid4
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
 from app.domain.model.table import TableId
-from app.domain.publication import FileLimits
 from app.landing.open_zone import ZoneAddress
-from app.landing.parquet_file import FileLayout
 from app.settings import Settings
-from app.staging.ledger.leases import renew_lease
-from spark_jobs.build_files import BuildConfig
-from spark_jobs.drain_cycle import DrainCycle, open_cycle
+from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import DrainLoop
 from spark_jobs.spark.session import running_spark
 from tests.support.fabric.fixtures import clock, fabric, open_client
@@ -23,6 +19,7 @@ from tests.support.gateway_parts import registered, stage_keys
 from tests.support.onelake.fixtures import new_onelake, onelake, trust
 from tests.support.processes import Died, die
 from tests.support.samples.schemas import ID
+from tests.support.small_drain import open_small_cycle
 
 __all__ = ["clock", "fabric", "new_onelake", "onelake", "open_client", "trust"]
 
@@ -49,32 +46,15 @@ def landing_zone(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def new_worker(spark: SparkSession, database_url: str, landing_zone: Path) -> Iterator[NewWorker]:
-    """Make drain workers with a running lease; the defaults publish everything pending at once."""
+    """Make drain workers with a running lease; the defaults publish everything pending at once.
+
+    `options` are those of `open_small_cycle`.
+    """
     workers: list[DrainCycle] = []
 
-    def make(
-        *,
-        rows: int = 1_000_000,
-        max_delay_seconds: float = 0.0,
-        lease_seconds: float = 60.0,
-        marker_first: bool = False,
-        zone: ZoneAddress | None = None,
-        spark_job_min_bytes: int = 0,
-        drop_wait_seconds: float = 600.0,
-    ) -> DrainCycle:
-        config = BuildConfig(database_url, zone or ZoneAddress(str(landing_zone)), FileLayout(marker_first, "zstd"))
-        limits = FileLimits(128 * 2**20, rows, max_delay_seconds)
-        worker = open_cycle(
-            uuid4(),
-            spark,
-            config,
-            limits,
-            tasks=2,
-            spark_job_min_bytes=spark_job_min_bytes,
-            drop_wait_seconds=drop_wait_seconds,
-        )
-        with worker.context.engine.begin() as connection:
-            renew_lease(connection, worker.context.worker_id, lease_seconds)
+    def make(*, lease_seconds: float = 60.0, zone: ZoneAddress | Path = landing_zone, **options: Any) -> DrainCycle:
+        worker = open_small_cycle(database_url, zone, spark=spark, tasks=2, **options)
+        worker.renew_lease(lease_seconds)
         workers.append(worker)
         return worker
 
@@ -106,10 +86,3 @@ def die_at(step: str, worker: DrainCycle, table_id: TableId) -> None:
         patch.setattr(f"spark_jobs.steps.publishing.{step}", die)
         with pytest.raises(Died):
             worker.build_and_publish([claimed])
-
-
-def end_lease(engine: sa.Engine, worker: DrainCycle) -> None:
-    """Expire the lease of a worker that no longer renews it."""
-    with engine.begin() as connection:
-        ended = sa.text("UPDATE mirrorgate.workers SET lease_until = clock_timestamp() WHERE worker_id = :worker_id")
-        connection.execute(ended, {"worker_id": worker.context.worker_id})

@@ -10,9 +10,10 @@ from app.staging.images import BackfillState, find_backfill, request_backfill
 from app.staging.tables.operations import set_publishing
 from spark_jobs.background import DrainStopped
 from spark_jobs.drain_loop import DrainLoop
-from tests.spark.conftest import NewWorker, drain, end_lease
+from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current, dropping, registered, stage, typed
 from tests.support.postgres import sql
+from tests.support.postgres.ledger import end_lease
 from tests.support.samples.changes import insert
 from tests.support.samples.images import KEEP, stored_images
 from tests.support.samples.schemas import ID
@@ -76,7 +77,7 @@ def test_a_table_dropped_while_its_backfill_waits_is_not_due_any_more(engine: sa
         assert not current(engine, "dropped").backfill_due
         worker.prepare(dropped.table_id)
     worker.wait()
-    end_lease(engine, worker)
+    end_lease(engine, worker.context.worker_id)
     assert DrainLoop(new_worker(), worker_slots=2).drain_pending() == set()
     assert current(engine, "busy").images_complete
     assert sql.value(engine, "SELECT state FROM mirrorgate.tables WHERE name = 'dropped'") == "dropped"
@@ -95,7 +96,7 @@ def test_a_drain_that_stops_leaves_it_to_the_next(engine: sa.Engine, new_worker:
         stopped.backfills.run(table.table_id)
     stopped.backfills.start(table.table_id)
     assert not stopped.wait()
-    end_lease(engine, stopped)
+    end_lease(engine, stopped.context.worker_id)
     drain(new_worker())
     with engine.begin() as connection:
         found = find_backfill(connection, table)

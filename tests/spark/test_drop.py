@@ -13,9 +13,10 @@ from app.landing.local_zone import LocalZone
 from app.staging.tables.operations import request_flush, request_repair, set_publishing
 from app.staging.tables.registration import register_table
 from spark_jobs.drain_cycle import DrainCycle
-from tests.spark.conftest import NewWorker, drain, end_lease
+from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current, dropping, landed_keys, registered, stage, stage_keys, typed
 from tests.support.postgres import sql
+from tests.support.postgres.ledger import end_lease
 from tests.support.samples.changes import insert, update
 from tests.support.samples.schemas import ID, schema_of
 
@@ -71,7 +72,7 @@ def test_an_owner_that_was_building_when_the_drop_began_makes_nothing_visible(
     claimed = worker.prepare(current(engine, "t").table_id)
     assert claimed is not None
     dropping(engine, "t", DropAction.RECREATE)
-    end_lease(engine, worker)
+    end_lease(engine, worker.context.worker_id)
     drain(other)
     assert worker.build_and_publish([claimed]) == set()
     assert landed_keys(landing_zone, "t") == []
@@ -87,7 +88,7 @@ def test_a_worker_that_dies_after_deleting_the_folder_leaves_the_rest_to_the_nex
         assert worker.prepare(current(engine, "t").table_id) is None
     assert not (landing_zone / "t").exists()
     assert current(engine, "t").state is TableState.DROPPING
-    end_lease(engine, worker)
+    end_lease(engine, worker.context.worker_id)
     drain(new_worker())
     assert sql.value(engine, "SELECT state FROM mirrorgate.tables") == "dropped"
 
@@ -142,7 +143,7 @@ def test_a_flush_publishes_before_the_delay_and_a_pause_keeps_back(
     engine: sa.Engine, landing_zone: Path, new_worker: NewWorker
 ) -> None:
     stage_keys(engine, registered(engine, "t", ID), [1])
-    worker = new_worker(max_delay_seconds=3600)
+    worker = new_worker(delay_seconds=3600)
     drain(worker)
     assert landed_keys(landing_zone, "t") == []
     with engine.begin() as connection:

@@ -15,13 +15,14 @@ from app.settings import Settings
 from mirrorgate_zone.emulator import OneLake, Trust
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.fabric_status import FabricWatcher, fabric_watcher, store_listed_tables
-from tests.spark.conftest import NewWorker, drain, end_lease
+from tests.spark.conftest import NewWorker, drain
 from tests.support.fabric.endpoint import Fabric
 from tests.support.fabric.fixtures import OpenClient
 from tests.support.gateway_parts import current, dropping, landed_keys, registered, stage_keys
 from tests.support.onelake.clients import onelake_address
 from tests.support.onelake.mirror import Mirror
 from tests.support.postgres import sql
+from tests.support.postgres.ledger import end_lease
 from tests.support.samples.schemas import ID
 
 
@@ -118,7 +119,7 @@ def test_the_wait_is_bounded_across_owners(
     dropping(engine, "t", DropAction.RECREATE)
     assert published.prepare(current(engine, "t").table_id) is None
     sql.run(engine, "UPDATE mirrorgate.tables SET folder_gone_at = folder_gone_at - interval '599 seconds'")
-    end_lease(engine, published)
+    end_lease(engine, published.context.worker_id)
     other = new_worker(drop_wait_seconds=599.0)
     with capture_logs() as logs:
         assert other.prepare(current(engine, "t").table_id) is None

@@ -15,9 +15,10 @@ from mirrorgate.errors import Code
 from spark_jobs import drain_loop
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import maintenance_running, run_maintenance, try_maintenance
-from tests.spark.conftest import NewWorker, drain, end_lease
+from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current, dropping, landed_keys, stage_keys
 from tests.support.postgres import sql
+from tests.support.postgres.ledger import end_lease
 from tests.support.postgres.retention import AT_ONCE, count
 from tests.support.rejections import rejected
 from tests.support.waiting import wait_until
@@ -67,7 +68,7 @@ def test_a_table_that_was_paused_while_its_payloads_moved_lands_whole(
 def test_a_round_sweeps_the_scratch_of_held_tables_and_forgets_old_markers(
     engine: sa.Engine, landing_zone: Path, worker: DrainCycle, new_worker: NewWorker
 ) -> None:
-    end_lease(engine, worker)
+    end_lease(engine, worker.context.worker_id)
     owner = new_worker()
     stage_keys(engine, current(engine, "t"), [3])
     drain(owner)
@@ -80,7 +81,7 @@ def test_a_round_sweeps_the_scratch_of_held_tables_and_forgets_old_markers(
     assert scratch.joinpath("1").is_file()
     run_maintenance(owner, AT_ONCE, sweep=now() + timedelta(days=31))
     assert LocalZone(landing_zone).names("_scratchPad/1") == ["2"]
-    end_lease(engine, owner)
+    end_lease(engine, owner.context.worker_id)
     third = new_worker()
     stage_keys(engine, current(engine, "t"), [4])
     drain(third)
@@ -93,7 +94,7 @@ def test_a_restored_database_begins_beyond_every_epoch_of_the_scratch(
 ) -> None:
     for used in ("3", "8"):
         (landing_zone / "_scratchPad" / "1" / used).touch()
-    end_lease(engine, worker)
+    end_lease(engine, worker.context.worker_id)
     stage_keys(engine, current(engine, "t"), [3])
     drain(new_worker())
     assert landed_keys(landing_zone, "t") == [[1, 2], [3]]

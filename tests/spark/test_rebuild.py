@@ -22,9 +22,10 @@ from app.staging.tables.registration import evolve_table
 from mirrorgate.errors import Code
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.rebuilding import PartOrder, PartResult, RebuildRun, copy_part
-from tests.spark.conftest import NewWorker, drain, end_lease
+from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current, registered, stage, typed
 from tests.support.postgres import sql
+from tests.support.postgres.ledger import end_lease
 from tests.support.samples.changes import delete, insert, update
 from tests.support.samples.schemas import schema_of
 
@@ -335,7 +336,7 @@ def test_a_drain_that_dies_at_a_step_leaves_the_rest_to_the_next(
         patch.setattr(STEPS[step], lambda *_, **__: (_ for _ in ()).throw(OSError("died")))
         patch.setattr("spark_jobs.background.RETRY_SECONDS", 0)
         drain(worker)
-    end_lease(engine, worker)
+    end_lease(engine, worker.context.worker_id)
     table = current(engine, "t")
     if table.generation == 1:
         stage(engine, [typed(table, [update(None, {"id": 3, "amount": 9})])])

@@ -37,17 +37,19 @@ def open_small_cycle(
     rows: int = 10**6,
     delay_seconds: float = 0.0,
     worker_id: UUID | None = None,
+    spark: SparkSession | None = None,
+    marker_first: bool = False,
     tasks: int = 1,
     **options: Any,
 ) -> DrainCycle:
-    """Open a cycle without Spark and without a lease; the caller disposes of `context.engine`.
+    """Open a cycle without a lease, by default without Spark too; the caller disposes of `context.engine`.
 
     `options` are those of `open_cycle`.
     """
     address = zone if isinstance(zone, ZoneAddress) else ZoneAddress(str(zone))
-    config = BuildConfig(database_url, address, FileLayout(False, "zstd"))
+    config = BuildConfig(database_url, address, FileLayout(marker_first, "zstd"))
     limits = FileLimits(2**30, rows, delay_seconds)
-    return open_cycle(worker_id or uuid4(), cast("SparkSession", None), config, limits, tasks=tasks, **options)
+    return open_cycle(worker_id or uuid4(), cast("SparkSession", spark), config, limits, tasks=tasks, **options)
 
 
 @contextmanager

@@ -4,9 +4,11 @@ It remembers all it has seen, so that what changes, comes back or goes away is n
 """
 
 import io
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +21,36 @@ MARKER_COLUMN = "__rowMarker__"
 
 class Violation(Exception):
     """The gateway broke its promise."""
+
+
+@dataclass
+class Result:
+    """What came of a history, or of several."""
+
+    kills: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    events: Counter[str] = field(default_factory=Counter)
+    rows: int = 0
+    files: int = 0
+    batches: int = 0
+    violation: str | None = None
+
+    def add(self, other: "Result") -> None:
+        """Count what came of another history too; its violation, if any, is that of both."""
+        self.kills += other.kills
+        self.faults += other.faults
+        self.events += other.events
+        self.rows, self.files = self.rows + other.rows, self.files + other.files
+        self.batches += other.batches
+        self.violation = other.violation
+
+
+class Consumer(Protocol):
+    """A reader of a landing zone, which moves files away as mirroring does."""
+
+    def folders(self) -> list[SeenFolder]: ...
+
+    def consume(self, folder: str, number: int) -> None: ...
 
 
 @dataclass
@@ -67,6 +99,16 @@ class Oracle:
         self.rows_checked = 0
         self.files_checked = 0
 
+    def look(self, consumer: Consumer, recorded: Mapping[Life, int], consumes: Callable[[], bool]) -> None:
+        """Check what the consumer sees now, then let it consume some files, of each table any but the last."""
+        folders = consumer.folders()
+        self.see(folders)
+        self._see_ledger(recorded, folders)
+        for folder in folders:
+            for number in sorted(folder.visible)[:-1]:
+                if consumes():
+                    consumer.consume(folder.folder, number)
+
     def see(self, folders: Iterable[SeenFolder]) -> None:
         """Check the current content of the landing zone."""
         for folder in folders:
@@ -77,14 +119,6 @@ class Oracle:
         for life, known in self._lives.items():
             self._compare(life, known)
 
-    def see_ledger(self, recorded: Mapping[Life, int], folders: Iterable[SeenFolder]) -> None:
-        """Check that the folders hold every file that was recorded as published before they were read."""
-        for folder in folders:
-            life = (folder.table, _generation(folder))
-            numbers = folder.visible.keys() | folder.processed.keys()
-            if missing := set(range(1, recorded.get(life, 0) + 1)) - numbers:
-                raise Violation(f"{life}: recorded as published, but not there: {sorted(missing)}")
-
     def finish(self, folders: list[SeenFolder], counts: Mapping[str, Counts]) -> None:
         """Once nothing is pending: all that was acknowledged has landed, and the gateway's own counts say so."""
         self.see(folders)
@@ -94,6 +128,14 @@ class Oracle:
             self._read_again(folder)
         for life in {*self._journal.lives(), *self._lives}:
             self._finish_life(life, counts[life[0]])
+
+    def _see_ledger(self, recorded: Mapping[Life, int], folders: Iterable[SeenFolder]) -> None:
+        """Check that the folders hold every file that was recorded as published before they were read."""
+        for folder in folders:
+            life = (folder.table, _generation(folder))
+            numbers = folder.visible.keys() | folder.processed.keys()
+            if missing := set(range(1, recorded.get(life, 0) + 1)) - numbers:
+                raise Violation(f"{life}: recorded as published, but not there: {sorted(missing)}")
 
     def _finish_life(self, life: Life, counts: Counts) -> None:
         known, last = self._lives.get(life), self._journal.last_sequence(life)

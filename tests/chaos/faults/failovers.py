@@ -23,8 +23,7 @@ from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
 from mirrorgate.errors import MirrorgateError
 from spark_jobs.drain import keep_lease
-from tests.chaos.checks.oracle import Violation
-from tests.chaos.history import Result
+from tests.chaos.checks.oracle import Result, Violation
 from tests.support.gateway_parts import current, registered, stage_keys
 from tests.support.postgres import sql
 from tests.support.postgres.standby import Cluster, cluster

@@ -22,8 +22,7 @@ from app.landing.landed_state import CONSUMED_FOLDERS
 from app.local.embedded import PrivatePostgres
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
-from tests.chaos.checks.oracle import Violation
-from tests.chaos.history import Result
+from tests.chaos.checks.oracle import Result, Violation
 from tests.support.gateway_parts import current, registered, stage_keys
 from tests.support.postgres import sql
 from tests.support.postgres.databases import clone_database, create_database

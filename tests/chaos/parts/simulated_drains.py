@@ -18,10 +18,10 @@ from spark_jobs.drain_cycle import DrainCycle
 from tests.chaos.faults.failpoints import CONTAINED, failpoints
 from tests.chaos.faults.faulty_zone import FaultyZone, Trouble, Troubles
 from tests.chaos.faults.lost_mount import Mount
+from tests.support.postgres.ledger import end_lease
 from tests.support.processes import Died
 from tests.support.small_drain import builds_in_process, open_small_cycle, publish_once
 
-END_LEASE: Final = sa.text("UPDATE mirrorgate.workers SET lease_until = clock_timestamp() WHERE worker_id = :worker_id")
 LEASE_SECONDS: Final = 600.0
 MAX_DEPTH: Final = 3
 """The most drains that can be paused within one another."""
@@ -80,7 +80,7 @@ class SimulatedDrains:
             self._idle.append(drain)
         except Died:
             drain.context.engine.dispose()
-            self._end_lease(drain)
+            end_lease(self._engine, drain.context.worker_id)
         finally:
             self._running = before
             if self._depth == 0:
@@ -115,7 +115,7 @@ class SimulatedDrains:
         """Let the lease expire and others continue; then let this drain continue without knowing it."""
         drain = self._running
         assert drain is not None
-        self._end_lease(drain)
+        end_lease(self._engine, drain.context.worker_id)
         self._depth += 1
         try:
             for _ in range(self._source.randrange(1, 4)):
@@ -127,10 +127,6 @@ class SimulatedDrains:
     def _die(self, point: str) -> None:
         self.events[f"killed {point}"] += 1
         raise Died
-
-    def _end_lease(self, drain: DrainCycle) -> None:
-        with self._engine.begin() as connection:
-            connection.execute(END_LEASE, {"worker_id": drain.context.worker_id})
 
     def _open_zone(self, address: ZoneAddress) -> LandingZone:
         return FaultyZone(open_zone(address), _CalmTroubles(self))

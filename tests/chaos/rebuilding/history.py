@@ -25,13 +25,13 @@ from app.landing.open_zone import ZoneAddress
 from app.staging.connection.database import open_engine
 from app.staging.rebuild.progress import Rebuild, begin_rebuild, find_rebuild
 from tests.chaos.checks.oracle import Violation
-from tests.chaos.parts.simulated_drains import END_LEASE
 from tests.chaos.rebuilding.drain_process import POINTS, DrainProcess, is_repeated
 from tests.chaos.rebuilding.source import KeyedSource
 from tests.support.gateway_parts import folded
 from tests.support.ingest_harness import IngestHarness, open_harness
 from tests.support.postgres import sql
 from tests.support.postgres.databases import clone_database
+from tests.support.postgres.ledger import end_lease
 from tests.support.samples.schemas import schema_of
 
 T: Final = TableName.parse("t")
@@ -211,8 +211,7 @@ class RebuildHistory:
         if self._drain is None:
             return
         self._drain.kill()
-        with self._harness.engine.begin() as connection:
-            connection.execute(END_LEASE, {"worker_id": self._drain.worker_id})
+        end_lease(self._harness.engine, self._drain.worker_id)
         self._drain = None
 
     def _rebuild(self) -> Rebuild | None:

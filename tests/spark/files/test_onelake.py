@@ -7,11 +7,12 @@ import sqlalchemy as sa
 from app.domain.model.table import DropAction, FileNumber, TableState
 from app.staging.ledger.files import list_files
 from mirrorgate_zone.emulator import Effect, Fault, OneLake, Trust
-from tests.spark.conftest import NewWorker, die_at, drain, end_lease
+from tests.spark.conftest import NewWorker, die_at, drain
 from tests.support.gateway_parts import current, dropping, registered, stage_keys
 from tests.support.onelake.clients import onelake_address
 from tests.support.onelake.fixtures import NewOneLake
 from tests.support.onelake.mirror import PROCESSED, Mirror
+from tests.support.postgres.ledger import end_lease
 from tests.support.samples.schemas import ID
 
 
@@ -61,7 +62,7 @@ def test_a_file_that_mirroring_took_before_it_was_recorded_is_recorded_not_lande
     stage_keys(engine, registered(engine, "t", ID), [1], [2])
     first = new_worker(zone=onelake_address(onelake, trust))
     die_at("record_published", first, current(engine, "t").table_id)
-    end_lease(engine, first)
+    end_lease(engine, first.context.worker_id)
     stage_keys(engine, current(engine, "t"), [3])
     drain(new_worker(zone=onelake_address(onelake, trust)))
     mirror.check()

@@ -88,7 +88,7 @@ def test_a_young_batch_waits_until_it_is_max_delay_old(
     engine: sa.Engine, landing_zone: Path, new_worker: NewWorker
 ) -> None:
     stage_keys(engine, registered(engine, "t", ID), [1])
-    drain(new_worker(max_delay_seconds=3600.0))
+    drain(new_worker(delay_seconds=3600.0))
     assert landed_keys(landing_zone, "t") == []
 
 

@@ -13,10 +13,11 @@ from app.domain.model.table_options import TableOptions
 from app.staging.tables.operations import request_repair
 from app.staging.tables.registration import register_table
 from mirrorgate_zone.emulator import OneLake, Trust
-from tests.spark.conftest import NewWorker, die_at, drain, end_lease
+from tests.spark.conftest import NewWorker, die_at, drain
 from tests.support.gateway_parts import current, dropping, inserts, landed_keys, stage, typed
 from tests.support.onelake.clients import onelake_address
 from tests.support.onelake.mirror import Mirror
+from tests.support.postgres.ledger import end_lease
 from tests.support.samples.schemas import schema_of
 
 T = TableName.parse("t")
@@ -37,7 +38,7 @@ def test_a_table_without_data_gets_a_typed_file_without_rows_and_its_data_behind
     engine: sa.Engine, landing_zone: Path, new_worker: NewWorker
 ) -> None:
     table = seeded(engine)
-    worker = new_worker(max_delay_seconds=3600.0)
+    worker = new_worker(delay_seconds=3600.0)
     drain(worker)
     assert landed_keys(landing_zone, "t") == [[]]
     file = landing_zone / "t" / "00000000000000000001.parquet"
@@ -49,7 +50,7 @@ def test_a_table_without_data_gets_a_typed_file_without_rows_and_its_data_behind
     stage(engine, [typed(table, inserts([row(1)]))])
     drain(worker)
     assert landed_keys(landing_zone, "t") == [[]]
-    end_lease(engine, worker)
+    end_lease(engine, worker.context.worker_id)
     drain(new_worker())
     assert landed_keys(landing_zone, "t") == [[], [1]]
 
@@ -85,7 +86,7 @@ def test_a_worker_that_dies_before_the_seed_is_visible_leaves_it_to_the_next(
     table = seeded(engine)
     first = new_worker()
     die_at("make_visible", first, table.table_id)
-    end_lease(engine, first)
+    end_lease(engine, first.context.worker_id)
     drain(new_worker())
     assert landed_keys(landing_zone, "t") == [[]]
 

@@ -10,9 +10,10 @@ from structlog.testing import capture_logs
 from app.api.schemas.status import table_statuses
 from app.domain.model.table import TableState
 from spark_jobs.drain_cycle import DrainCycle
-from tests.spark.conftest import NewWorker, drain, end_lease
+from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
 from tests.support.postgres import sql
+from tests.support.postgres.ledger import end_lease
 from tests.support.samples.schemas import ID
 
 
@@ -50,7 +51,7 @@ def test_a_table_is_failing_after_three_failed_tries_until_the_next_success(
     assert status.failing.since <= status.failing.last_at
     (line,) = [line for line in logs if line["event"] == "table_failing"]
     assert (line["table"], line["generation"], line["tries"]) == ("t", 1, 3)
-    end_lease(engine, worker)
+    end_lease(engine, worker.context.worker_id)
     drain(new_worker(spark_job_min_bytes=2**20))
     assert landed_keys(landing_zone, "t") == [[1]]
     assert sql.value(engine, "SELECT count(*) FROM mirrorgate.table_failures") == 0

@@ -11,8 +11,9 @@ import sqlalchemy as sa
 from app.domain.model.table import TableId, TableState
 from app.landing.local_zone import LocalZone
 from mirrorgate.errors import Code, InvariantBroken
-from tests.spark.conftest import NewWorker, die_at, drain, end_lease
+from tests.spark.conftest import NewWorker, die_at, drain
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
+from tests.support.postgres.ledger import end_lease
 from tests.support.samples.schemas import ID
 
 ONE, TWO = f"{1:020}.parquet", f"{2:020}.parquet"
@@ -33,7 +34,7 @@ def test_a_worker_that_dies_after_planning_leaves_the_plan_to_the_next(
     first = new_worker()
     assert first.prepare(current(engine, "t").table_id) is not None
     stage_keys(engine, current(engine, "t"), [3])
-    end_lease(engine, first)
+    end_lease(engine, first.context.worker_id)
     drain(new_worker())
     assert landed_keys(landing_zone, "t") == [[1, 2], [3]]
 
@@ -44,7 +45,7 @@ def test_a_file_that_is_visible_but_not_recorded_is_recorded_not_landed_again(
     first = new_worker()
     die_at("record_published", first, current(engine, "t").table_id)
     assert landed_keys(landing_zone, "t") == [[1, 2]]
-    end_lease(engine, first)
+    end_lease(engine, first.context.worker_id)
     stage_keys(engine, current(engine, "t"), [3])
     drain(new_worker())
     assert landed_keys(landing_zone, "t") == [[1, 2], [3]]
@@ -58,7 +59,7 @@ def test_a_file_that_mirroring_took_before_it_was_recorded_is_not_landed_again(
     processed = landing_zone / "t" / "_ProcessedFiles"
     processed.mkdir()
     (landing_zone / "t" / ONE).rename(processed / ONE)
-    end_lease(engine, first)
+    end_lease(engine, first.context.worker_id)
     stage_keys(engine, current(engine, "t"), [3])
     drain(new_worker())
     assert sorted(file.name for file in (landing_zone / "t").glob("*.parquet")) == [TWO]
@@ -70,7 +71,7 @@ def test_a_worker_that_dies_between_registration_and_rename_lands_nothing_twice(
 ) -> None:
     first = new_worker()
     die_at("make_visible", first, current(engine, "t").table_id)
-    end_lease(engine, first)
+    end_lease(engine, first.context.worker_id)
     drain(new_worker())
     assert landed_keys(landing_zone, "t") == [[1, 2]]
 
@@ -85,7 +86,7 @@ def test_a_worker_that_wakes_after_another_took_over_changes_nothing_visible(
     publish = paused.publishing.publish
 
     def late(*arguments: Any) -> dict[TableId, Exception]:
-        end_lease(engine, paused)
+        end_lease(engine, paused.context.worker_id)
         drain(other)
         return publish(*arguments)
 
@@ -101,11 +102,11 @@ def test_what_a_worker_saw_before_another_took_over_quarantines_nothing(
     planner, paused, other = new_worker(), new_worker(), new_worker()
     table_id = current(engine, "t").table_id
     assert planner.prepare(table_id) is not None
-    end_lease(engine, planner)
+    end_lease(engine, planner.context.worker_id)
 
     def late(*_: object) -> bool:
         monkeypatch.undo()
-        end_lease(engine, paused)
+        end_lease(engine, paused.context.worker_id)
         drain(other)
         raise InvariantBroken(Code.FOREIGN_FILE, "seen long ago")
 
@@ -120,7 +121,7 @@ def test_a_store_that_fails_while_it_is_looked_at_only_delays(
 ) -> None:
     first, second = new_worker(), new_worker()
     die_at("record_published", first, current(engine, "t").table_id)
-    end_lease(engine, first)
+    end_lease(engine, first.context.worker_id)
     with monkeypatch.context() as patch:
         patch.setattr("app.landing.landed_state.read_identity", unreadable)
         assert second.prepare(current(engine, "t").table_id) is None

@@ -14,20 +14,12 @@ from app.staging.tables.operations import request_flush
 from mirrorgate.errors import Code, InvariantBroken
 from tests.support.gateway_parts import dropping, registered, stage_keys
 from tests.support.postgres import sql
-from tests.support.postgres.ledger import Owned, claim, owned_table, plan, publish
+from tests.support.postgres.ledger import Owned, claim, end_lease, owned_table, plan, publish
 from tests.support.samples.schemas import schema_of
 from tests.support.waiting import wait_until
 
 NOW = FileLimits(payload_bytes=2**30, rows=2**30, max_delay_seconds=0)
 PATIENT = FileLimits(payload_bytes=2**30, rows=3, max_delay_seconds=3600)
-
-
-def end_lease(engine: sa.Engine, worker: UUID) -> None:
-    """Let the worker's heartbeat have run out a second ago."""
-    past = (
-        "UPDATE mirrorgate.workers SET lease_until = clock_timestamp() - interval '1 second' WHERE worker_id = :worker"
-    )
-    sql.run(engine, past, worker=worker)
 
 
 def due(engine: sa.Engine, worker: UUID, limits: FileLimits = NOW, limit: int = 10) -> list[TableId]:

@@ -62,6 +62,12 @@ def claim(engine: sa.Engine, table_id: TableId, worker: UUID, *, held: Epoch | N
         return claim_table(connection, table_id, worker, held=held)
 
 
+def end_lease(engine: sa.Engine, worker: UUID) -> None:
+    """Expire the lease of a worker that no longer renews it."""
+    past = "lease_until = clock_timestamp() - interval '1 second'"
+    sql.run(engine, f"UPDATE mirrorgate.workers SET {past} WHERE worker_id = :worker", worker=worker)
+
+
 def claimed(engine: sa.Engine, name: str, worker: UUID) -> TableId:
     """Let a worker claim a table, as if all others had died, and return the id of the table."""
     table_id = current(engine, name).table_id
