@@ -8,6 +8,8 @@ import shutil
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,13 +17,26 @@ import structlog
 from rich.console import Console
 from rich.table import Table as Grid
 
+from tests.chaos.checks.oracle import Result
 from tests.chaos.faults.failovers import run_failovers
 from tests.chaos.faults.restores import run_restores
-from tests.chaos.history import History, Result
+from tests.chaos.history import run_history
+from tests.chaos.kafka.run import run_bridges
 from tests.chaos.mixed_versions import run_mixed_versions
 
 PLACE: Final = Path(__file__).resolve().parents[2] / ".chaos"
-STORES: Final = ("local", "onelake", "restore", "failover", "local", "onelake", "spark", "versions")
+RUNS: Final[dict[str, Callable[[Path, int, float], Result]]] = {
+    "local": partial(run_history, "local"),
+    "onelake": partial(run_history, "onelake"),
+    "spark": partial(run_history, "spark"),
+    "restore": run_restores,
+    "failover": run_failovers,
+    "versions": run_mixed_versions,
+    "bridges": run_bridges,
+}
+"""By the name of a store: what runs a history in a folder, from a seed, for so many seconds."""
+
+ORDER: Final = ("local", "onelake", "restore", "failover", "local", "onelake", "spark", "versions", "bridges")
 HISTORY_SECONDS: Final = 25.0
 
 console = Console(highlight=False, markup=False, soft_wrap=True)
@@ -36,7 +51,7 @@ def main() -> int:
         default=int(os.environ.get("SEED") or random.SystemRandom().randrange(10**6)),
         help="seed of the first history (default: SEED, or random)",
     )
-    parser.add_argument("--store", choices=sorted({*STORES}), help="store of every history (default: each in turn)")
+    parser.add_argument("--store", choices=sorted(RUNS), help="store of every history (default: each in turn)")
     arguments = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     shutil.rmtree(PLACE, ignore_errors=True)
@@ -44,10 +59,10 @@ def main() -> int:
     total, number = Result(), 0
     while number == 0 or time.monotonic() < end - 5:
         seed = arguments.seed + number
-        store = arguments.store or STORES[seed % len(STORES)]
+        store = arguments.store or ORDER[seed % len(ORDER)]
         seconds = max(5.0, min(HISTORY_SECONDS, end - time.monotonic()))
         result = run(PLACE / f"{number:03d}-{store}-{seed}", store, seed, seconds)
-        add(total, result)
+        total.add(result)
         number += 1
         if result.violation:
             console.print(f"VIOLATION in history {number} ({store}): {result.violation}")
@@ -59,28 +74,9 @@ def main() -> int:
 
 def run(place: Path, store: str, seed: int, seconds: float) -> Result:
     if not sys.stdout.isatty():
-        return history(place, store, seed, seconds)
+        return RUNS[store](place, seed, seconds)
     with console.status(f"History in {store} from seed {seed}, for {seconds:.0f} s …"):
-        return history(place, store, seed, seconds)
-
-
-def history(place: Path, store: str, seed: int, seconds: float) -> Result:
-    if store == "failover":
-        return run_failovers(place, seed, seconds)
-    if store == "restore":
-        return run_restores(place, seed, seconds)
-    if store == "versions":
-        return run_mixed_versions(place, seed, seconds)
-    return History(place, store, seed).run(seconds)
-
-
-def add(total: Result, result: Result) -> None:
-    total.kills += result.kills
-    total.faults += result.faults
-    total.events += result.events
-    total.rows, total.files = total.rows + result.rows, total.files + result.files
-    total.batches += result.batches
-    total.violation = result.violation
+        return RUNS[store](place, seed, seconds)
 
 
 def report(total: Result, histories: int) -> None:

@@ -253,5 +253,10 @@ class History:
         return random.Random(self._source.getrandbits(64))
 
 
+def run_history(store: str, place: Path, seed: int, seconds: float) -> Result:
+    """Run one history in a database and a landing zone of its own; the result names a violation."""
+    return History(place, store, seed).run(seconds)
+
+
 def _has_ended(thread: threading.Thread) -> bool:
     return not thread.is_alive()

@@ -9,7 +9,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,11 +17,15 @@ from typing import Final
 import sqlalchemy as sa
 
 from mirrorgate.http import GatewayClient
+from tests.api.calls import ADMIN_KEY
 from tests.api.commands import staged
+from tests.chaos.checks.oracle import Result
 from tests.chaos.kafka.fleet import Fleet
 from tests.chaos.kafka.source import COLUMNS, Source
 from tests.support.http.lossy_proxy import lossy_proxy
+from tests.support.http.server import api_process
 from tests.support.kafka import kafka_cluster, registry_double
+from tests.support.postgres.databases import private_database
 from tests.support.waiting import wait_until
 
 _CONFIGURATION: Final = """
@@ -74,10 +78,24 @@ class Outcome:
     violations: tuple[str, ...]
 
 
-def run(
-    place: Path, gateway: str, key: str, engine: sa.Engine, plan: Plan, seed: int, told: Callable[[str], None] = str
-) -> Outcome:
-    """Run the plan against a gateway whose tables are in the database of `engine`; `told` gets the progress."""
+def run_bridges(place: Path, seed: int, seconds: float) -> Result:
+    """Kill bridges or move partitions about once a second, against a gateway of their own."""
+    place.mkdir(parents=True)
+    actions = max(5, int(seconds))
+    plan = Plan(kills=actions * 4 // 5, rebalances=actions // 5)
+    with private_database(place / "postgres") as (url, engine), api_process(url, ADMIN_KEY) as (_, gateway):
+        outcome = run(place, gateway, ADMIN_KEY, engine, plan, seed)
+    return Result(
+        kills=Counter({"bridge": outcome.kills, "bridge stopped or joined by another": outcome.rebalances}),
+        events=Counter({"answers to bridges lost": outcome.lost_answers}),
+        rows=outcome.records,
+        batches=outcome.requests,
+        violation="; ".join(outcome.violations) or None,
+    )
+
+
+def run(place: Path, gateway: str, key: str, engine: sa.Engine, plan: Plan, seed: int) -> Outcome:
+    """Run the plan against a gateway whose tables are in the database of `engine`."""
     source_of_chance = random.Random(seed)
     with (
         kafka_cluster(topic_ids=True) as cluster,
@@ -94,8 +112,7 @@ def run(
         configuration.write_text(_CONFIGURATION.format(key=key, **addresses))
         fleet = Fleet(configuration, place, source_of_chance, plan.bridges)
         try:
-            _torture(fleet, source, engine, plan, told)
-            told("waits until everything has landed")
+            _torture(fleet, source, engine, plan)
             _settle(fleet, source, engine, plan.settles_within)
         finally:
             fleet.end()
@@ -105,7 +122,7 @@ def run(
         return Outcome(source.total, requests, *done, violations)
 
 
-def _torture(fleet: Fleet, source: Source, engine: sa.Engine, plan: Plan, told: Callable[[str], None]) -> None:
+def _torture(fleet: Fleet, source: Source, engine: sa.Engine, plan: Plan) -> None:
     """Kill and rebalance in random order while records arrive, mostly after the bridges have made some progress."""
     actions = [fleet.kill] * plan.kills + [fleet.rebalance] * plan.rebalances
     fleet.source.shuffle(actions)
@@ -123,10 +140,9 @@ def _torture(fleet: Fleet, source: Source, engine: sa.Engine, plan: Plan, told: 
     producer.start()
     try:
         fleet.start()
-        for number, action in enumerate(actions):
+        for action in actions:
             _await_progress(engine, _requests(engine), within=3.0)
             threading.Event().wait(fleet.source.uniform(0, 0.3))
-            told(f"{number + 1} of {len(actions)} kills and rebalances, {source.total:,} records")
             action()
     finally:
         ended.set()
