@@ -14,12 +14,12 @@ from app.landing.landed_state import CONSUMED_FOLDERS
 from spark_jobs.drain_cycle import DrainCycle
 from tests.api.calls import own_gateway, problem
 from tests.drain.conftest import NewDrain
-from tests.drain.test_restore import consume, numbers_in, why
-from tests.support.gateway_parts import current, registered, stage_keys
+from tests.drain.test_restore import consume
+from tests.support.gateway_parts import current, file_numbers, registered, state_reason
 from tests.support.postgres import sql
 from tests.support.postgres.databases import clone_database, put_back
 from tests.support.samples.schemas import ID, schema_of
-from tests.support.small_drain import publish_pending
+from tests.support.small_drain import publish_each
 from tests.support.waiting import wait_until
 
 _NAMES = count(1)
@@ -27,19 +27,12 @@ _SAME_RUN = "UPDATE mirrorgate.table_leases SET database_run = mirrorgate.databa
 """What no server does: it lets leases of the lost time count, as if nothing told one run from the other."""
 
 
-def publish(engine: sa.Engine, cycle: DrainCycle, *keys: int) -> None:
-    """Accept and publish one file per key."""
-    for key in keys:
-        stage_keys(engine, current(engine, "t"), [key])
-        publish_pending(cycle)
-
-
 def lose_files(engine: sa.Engine, url: str, cycle: DrainCycle, *, kept: range, lost: range) -> None:
     """Publish files, of which the database forgets the last ones while the drain holds the table."""
     registered(engine, "t", ID)
-    publish(engine, cycle, *kept)
+    publish_each(cycle, "t", *kept)
     backup = clone_database(url, f"standby_{next(_NAMES)}")
-    publish(engine, cycle, *lost)
+    publish_each(cycle, "t", *lost)
     put_back(url, backup)
 
 
@@ -53,11 +46,11 @@ def test_no_number_is_published_twice_after_the_database_went_back_under_the_dra
     consume(landing_zone, range(1, consumed + 1), CONSUMED_FOLDERS[0])
     if seen == "in the plan":
         sql.run(engine, _SAME_RUN)
-    publish(engine, cycle, 101, 102)
-    assert numbers_in(landing_zone / "t") == list(range(consumed + 1, 6))
+    publish_each(cycle, "t", 101, 102)
+    assert file_numbers(landing_zone / "t") == list(range(consumed + 1, 6))
     assert current(engine, "t").state is TableState.QUARANTINED
-    assert why(engine).startswith("ledger_behind_zone: the ledger ends at file 2, ")
-    assert ": 3, 4, 5; the database is in an earlier state" in why(engine)
+    assert state_reason(engine, "t").startswith("ledger_behind_zone: the ledger ends at file 2, ")
+    assert ": 3, 4, 5; the database is in an earlier state" in state_reason(engine, "t")
 
 
 def test_a_drain_whose_database_lost_nothing_publishes_on_after_the_failover(
@@ -65,9 +58,9 @@ def test_a_drain_whose_database_lost_nothing_publishes_on_after_the_failover(
 ) -> None:
     cycle = new_drain()
     lose_files(engine, database_url, cycle, kept=range(1, 3), lost=range(0))
-    publish(engine, cycle, 3)
+    publish_each(cycle, "t", 3)
     assert current(engine, "t").state is TableState.ACTIVE
-    assert numbers_in(landing_zone / "t") == [1, 2, 3]
+    assert file_numbers(landing_zone / "t") == [1, 2, 3]
 
 
 def test_an_idle_owner_of_before_does_not_publish_under_the_epoch_that_the_database_went_back_to(
@@ -76,15 +69,15 @@ def test_an_idle_owner_of_before_does_not_publish_under_the_epoch_that_the_datab
     """Its own files are all known, and its epoch is the table's again; the lost files are another drain's."""
     former, owner = new_drain(), new_drain()
     registered(engine, "t", ID)
-    publish(engine, former, 1)
+    publish_each(former, "t", 1)
     backup = clone_database(database_url, f"standby_{next(_NAMES)}")
     sql.run(engine, "DELETE FROM mirrorgate.workers WHERE worker_id = :id", id=former.context.worker_id)
-    publish(engine, owner, 2, 3)
+    publish_each(owner, "t", 2, 3)
     consume(landing_zone, range(1, 4), CONSUMED_FOLDERS[0])
     put_back(database_url, backup)
-    publish(engine, former, 101)
-    assert numbers_in(landing_zone / "t") == []
-    assert why(engine).startswith("ledger_behind_zone: ")
+    publish_each(former, "t", 101)
+    assert file_numbers(landing_zone / "t") == []
+    assert state_reason(engine, "t").startswith("ledger_behind_zone: ")
 
 
 def test_a_renewal_in_another_run_of_the_database_ends_all_holds_and_is_logged(

@@ -3,7 +3,6 @@
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Event, Thread
 
 import pytest
 import sqlalchemy as sa
@@ -13,13 +12,12 @@ from app.landing.zone_owner import ZONE_MARKER
 from mirrorgate.errors import Code, InvariantBroken, TemporarilyUnavailable
 from spark_jobs.build_files import FileBuilder
 from spark_jobs.drain_cycle import DrainCycle
-from spark_jobs.drain_loop import DrainLoop
 from spark_jobs.steps import publishing
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import current, dropping, landed_keys, registered, stage_keys
 from tests.support.postgres import sql
 from tests.support.samples.schemas import ID
-from tests.support.small_drain import publish_pending
+from tests.support.small_drain import draining, publish_pending
 from tests.support.waiting import wait_until
 
 TABLES = ("held", "other")
@@ -80,19 +78,12 @@ def test_without_its_zone_a_drain_changes_nothing_and_goes_on_when_it_is_back(
 
 
 def test_a_drain_whose_zone_is_away_says_so_until_it_is_back(landing_zone: Path, running: DrainCycle) -> None:
-    drain = DrainLoop(running, worker_slots=1)
     unmount(landing_zone)
-    thread = Thread(target=drain.run, args=(Event(), 0.02))
-    thread.start()
-    try:
+    with draining(running, poll_seconds=0.02):
         wait_until(lambda: running.waits_for is Code.LANDING_ZONE_AWAY, within=60, what="the drain says what it lacks")
         landing_zone.rmdir()
         mount(landing_zone)
         wait_until(lambda: running.waits_for is None, within=60, what="the drain publishes again")
-    finally:
-        drain.stopping.set()
-        thread.join(20)
-    assert not thread.is_alive()
 
 
 def test_a_zone_of_another_gateway_in_the_place_of_ours_is_away_too(

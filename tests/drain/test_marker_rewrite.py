@@ -13,10 +13,10 @@ from app.domain.model.table import FileNumber, TableState
 from app.staging.tables.operations import release, request_repair
 from spark_jobs.drain_cycle import DrainCycle
 from tests.drain.conftest import NewDrain
-from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
+from tests.support.gateway_parts import current, landed_keys, registered, stage_keys, state_reason
 from tests.support.postgres import sql
 from tests.support.samples.schemas import ID
-from tests.support.small_drain import publish_pending
+from tests.support.small_drain import publish_each, publish_pending
 
 LAST = file_name(FileNumber(2))
 
@@ -31,15 +31,9 @@ def cycle(engine: sa.Engine, new_drain: NewDrain) -> DrainCycle:
     """Give a drain that has published [1] and [2], and will publish [3]."""
     registered(engine, "t", ID)
     cycle = new_drain()
-    for key in (1, 2):
-        stage_keys(engine, current(engine, "t"), [key])
-        publish_pending(cycle)
+    publish_each(cycle, "t", 1, 2)
     stage_keys(engine, current(engine, "t"), [3])
     return cycle
-
-
-def why(engine: sa.Engine) -> str:
-    return str(sql.value(engine, "SELECT state_reason FROM mirrorgate.tables"))
 
 
 def ask_for_a_new_marker(engine: sa.Engine) -> None:
@@ -71,8 +65,8 @@ def test_a_damaged_marker_is_said_to_be_damaged_and_written_again_where_the_file
     act, told = DAMAGES[damage]
     act(marker)
     publish_pending(cycle)
-    assert why(engine).startswith("landing_folder_lost: ")
-    assert told in why(engine)
+    assert state_reason(engine, "t").startswith("landing_folder_lost: ")
+    assert told in state_reason(engine, "t")
     if consumed:
         processed = landing_zone / "t" / "_ProcessedFiles"
         processed.mkdir()
@@ -100,7 +94,7 @@ def test_no_marker_is_written_where_the_files_are_not_the_ledgers(
     ask_for_a_new_marker(engine)
     publish_pending(cycle)
     assert current(engine, "t").state is TableState.QUARANTINED
-    assert "was not written again" in why(engine)
+    assert "was not written again" in state_reason(engine, "t")
     assert marker.read_text() == "broken"
     assert not sql.value(engine, "SELECT rewrite_marker FROM mirrorgate.tables")
 
@@ -136,7 +130,7 @@ def test_no_marker_is_written_where_every_file_waits_for_its_repair(
     publish_pending(cycle)
     ask_for_a_new_marker(engine)
     publish_pending(cycle)
-    assert "none proves the owner" in why(engine)
+    assert "none proves the owner" in state_reason(engine, "t")
     assert marker.read_text() == "broken"
     assert (landing_zone / "t" / LAST).read_bytes() == b"another gateway's"
 
@@ -148,7 +142,7 @@ def test_a_marker_of_somebody_else_is_never_replaced_and_the_reason_names_whose_
     marker.write_text(json.dumps(other))
     for _ in range(2):
         publish_pending(cycle)
-        assert "belongs to generation 7 of table t" in why(engine)
+        assert "belongs to generation 7 of table t" in state_reason(engine, "t")
         ask_for_a_new_marker(engine)
     publish_pending(cycle)
     assert json.loads(marker.read_bytes()) == other

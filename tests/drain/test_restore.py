@@ -13,11 +13,11 @@ from app.domain.model.table_options import TableOptions
 from app.landing.landed_state import CONSUMED_FOLDERS
 from app.staging.connection.database import open_engine
 from tests.drain.conftest import NewDrain
-from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
+from tests.support.gateway_parts import current, file_numbers, landed_keys, registered, stage_keys, state_reason
 from tests.support.postgres import sql
 from tests.support.postgres.databases import clone_database
 from tests.support.samples.schemas import ID
-from tests.support.small_drain import publish_pending
+from tests.support.small_drain import publish_each, publish_pending
 
 _NAMES = count(1)
 
@@ -40,11 +40,8 @@ def backups() -> Iterator[list[Backup]]:
 
 
 def go_on(engine: sa.Engine, new_drain: NewDrain, *keys: int) -> None:
-    """Accept and publish one file per key."""
-    cycle = new_drain()
-    for key in keys:
-        stage_keys(engine, current(engine, "t"), [key])
-        publish_pending(cycle)
+    """Accept and publish one file per key with a drain that ends."""
+    publish_each(new_drain(), "t", *keys)
     sql.run(engine, "DELETE FROM mirrorgate.workers")
 
 
@@ -55,14 +52,6 @@ def consume(landing_zone: Path, numbers: range, into: str) -> None:
     for number in numbers:
         name = file_name(FileNumber(number))
         (landing_zone / "t" / name).rename(processed / name)
-
-
-def numbers_in(folder: Path) -> list[int]:
-    return sorted(int(file.stem) for file in folder.glob("*.parquet"))
-
-
-def why(engine: sa.Engine, name: str = "t") -> str:
-    return str(sql.value(engine, "SELECT state_reason FROM mirrorgate.tables WHERE name = :name", name=name))
 
 
 @pytest.mark.parametrize(
@@ -91,14 +80,14 @@ def test_a_number_that_was_published_after_the_backup_is_never_published_again(
     go_on(engine, new_drain, *range(2, 9))
     if into:
         consume(landing_zone, consumed, into)
-    visible = numbers_in(landing_zone / "t")
+    visible = file_numbers(landing_zone / "t")
     restored = backups[0].engine
     stage_keys(restored, current(restored, "t"), [1001], [1002])
     publish_pending(new_drain(url=backups[0].url))
-    assert numbers_in(landing_zone / "t") == visible
+    assert file_numbers(landing_zone / "t") == visible
     assert current(restored, "t").state is TableState.QUARANTINED
-    assert why(restored).startswith("ledger_behind_zone: ")
-    assert f"{seen};" in why(restored)
+    assert state_reason(restored, "t").startswith("ledger_behind_zone: ")
+    assert f"{seen};" in state_reason(restored, "t")
 
 
 def test_files_that_only_mirroring_removed_are_missed_if_a_later_one_exists(
@@ -113,8 +102,8 @@ def test_files_that_only_mirroring_removed_are_missed_if_a_later_one_exists(
     restored = backups[0].engine
     stage_keys(restored, current(restored, "t"), [1001])
     publish_pending(new_drain(url=backups[0].url))
-    assert numbers_in(landing_zone / "t") == [4]
-    assert why(restored).startswith("ledger_behind_zone: ")
+    assert file_numbers(landing_zone / "t") == [4]
+    assert state_reason(restored, "t").startswith("ledger_behind_zone: ")
 
 
 @pytest.mark.parametrize("into", ["", *CONSUMED_FOLDERS])
@@ -134,7 +123,7 @@ def test_files_of_batches_that_the_backup_holds_are_recorded_however_they_were_c
     stage_keys(restored, current(restored, "t"), [4])
     publish_pending(cycle)
     assert current(restored, "t").state is TableState.ACTIVE
-    assert numbers_in(landing_zone / "t") == ([5] if into else [1, 2, 3, 4, 5])
+    assert file_numbers(landing_zone / "t") == ([5] if into else [1, 2, 3, 4, 5])
     recorded = "SELECT number, row_count, file_bytes, file_sha256 FROM mirrorgate.landing_files ORDER BY number LIMIT 4"
     assert sql.rows(restored, recorded) == sql.rows(engine, recorded)
 
@@ -159,7 +148,7 @@ def test_files_that_were_planned_at_the_backup_are_recorded_from_the_folder(
     stage_keys(restored, current(restored, "t"), [3])
     publish_pending(cycle)
     assert current(restored, "t").state is TableState.ACTIVE
-    assert numbers_in(landing_zone / "t") == ([3] if into else [1, 2, 3])
+    assert file_numbers(landing_zone / "t") == ([3] if into else [1, 2, 3])
     assert sql.value(restored, "SELECT count(*) FROM mirrorgate.landing_files WHERE file_sha256 IS NULL") == 0
 
 
@@ -170,5 +159,5 @@ def test_a_foreign_file_beyond_the_next_number_quarantines_its_table_at_the_take
     go_on(engine, new_drain, 1)
     (landing_zone / "t" / file_name(FileNumber(7))).write_bytes(b"not ours")
     go_on(engine, new_drain, 2)
-    assert why(engine).startswith("foreign_file: another file has number 7")
-    assert numbers_in(landing_zone / "t") == [1, 7]
+    assert state_reason(engine, "t").startswith("foreign_file: another file has number 7")
+    assert file_numbers(landing_zone / "t") == [1, 7]

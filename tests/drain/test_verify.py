@@ -23,7 +23,7 @@ from tests.support.onelake.clients import onelake_address
 from tests.support.onelake.fixtures import NewOneLake, new_onelake, trust
 from tests.support.postgres import sql
 from tests.support.samples.schemas import ID
-from tests.support.small_drain import publish_pending
+from tests.support.small_drain import publish_each, publish_pending
 
 __all__ = ["new_onelake", "terminal", "trust"]
 
@@ -37,10 +37,7 @@ def folder(engine: sa.Engine, landing_zone: Path, new_drain: NewDrain) -> Path:
     """Give the folder of a table with four files, the first two consumed."""
     registered(engine, "t", ID)
     registered(engine, "empty", ID)
-    cycle = new_drain()
-    for key in (1, 2, 3, 4):
-        stage_keys(engine, current(engine, "t"), [key])
-        publish_pending(cycle)
+    publish_each(new_drain(), "t", 1, 2, 3, 4)
     folder = landing_zone / "t"
     for number, processed in ((1, "_FilesReadyToDelete"), (2, "_ProcessedFiles")):
         (folder / processed).mkdir()

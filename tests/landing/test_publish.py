@@ -1,7 +1,7 @@
 """The steps that make a built file visible: revoke, verify, rename."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -147,10 +147,19 @@ def test_a_folder_under_the_number_is_foreign(zone: LocalZone) -> None:
         make_visible(zone, table().name, build(zone, planned()))
 
 
-def test_a_lost_temp_is_told_and_nothing_becomes_visible(zone: LocalZone, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "lose",
+    [
+        pytest.param(lambda root, _: (root / SCRATCH.path("temp")).unlink(), id="a lost temp"),
+        pytest.param(lambda _, zone: zone.revoke_folder(SCRATCH.folder), id="a revoked scratch"),
+    ],
+)
+def test_an_owner_without_its_temp_is_told_so_and_makes_nothing_visible(
+    zone: LocalZone, tmp_path: Path, lose: Callable[[Path, LocalZone], None]
+) -> None:
     prepare(zone, table())
     built = build(zone, planned())
-    (tmp_path / SCRATCH.path("temp")).unlink()
+    lose(tmp_path, zone)
     with pytest.raises(FileNotFoundError):
         make_visible(zone, table().name, built)
     assert verify_landed(zone, table().name, planned()) is LandedState.ABSENT
@@ -173,15 +182,6 @@ def test_a_store_that_cannot_be_read_is_not_a_foreign_file(zone: LocalZone, monk
     monkeypatch.setattr(LocalZone, "read_file", read_file)
     with pytest.raises(StorageError):
         verify_landed(zone, table().name, planned())
-
-
-def test_an_owner_whose_scratch_was_revoked_makes_nothing_visible(zone: LocalZone) -> None:
-    prepare(zone, table())
-    built = build(zone, planned())
-    zone.revoke_folder(SCRATCH.folder)
-    with pytest.raises(FileNotFoundError):
-        make_visible(zone, table().name, built)
-    assert verify_landed(zone, table().name, planned()) is LandedState.ABSENT
 
 
 def test_claiming_turns_every_older_epoch_into_a_plain_file_and_no_newer_one(zone: LocalZone) -> None:

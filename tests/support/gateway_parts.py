@@ -56,6 +56,11 @@ def quarantined(engine: sa.Engine, name: str, reason: str = "foreign_file: seen"
     assert sql.call(engine, quarantine_table, current(engine, name).table_id, reason)
 
 
+def state_reason(engine: sa.Engine, name: str) -> str:
+    """Return why a table is in its state: the code and the detail."""
+    return str(sql.value(engine, "SELECT state_reason FROM mirrorgate.tables WHERE name = :name", name=name))
+
+
 def dropping(
     engine: sa.Engine, name: str, action: DropAction = DropAction.DROP, *, new_name: str | None = None
 ) -> Table:
@@ -154,6 +159,11 @@ def folded(landing_zone: Path, table: str, *keys: str, strict: bool = True) -> R
             else:
                 rows[key] = row
     return rows
+
+
+def file_numbers(folder: Path) -> list[int]:
+    """Return the numbers of the landing files that are directly in a folder."""
+    return sorted(int(file.stem) for file in folder.glob("*.parquet"))
 
 
 def landed_keys(landing_zone: Path, table: str) -> list[list[Any]]:

@@ -17,6 +17,7 @@ from app.landing.parquet_file import FileLayout
 from spark_jobs.build_files import BuildConfig, BuildOrder, BuildResult, FileBuilder, attempt_build
 from spark_jobs.drain_cycle import DrainCycle, open_cycle
 from spark_jobs.drain_loop import DrainLoop
+from tests.support.gateway_parts import current, stage_keys
 
 
 @contextmanager
@@ -70,6 +71,14 @@ def publish_pending(cycle: DrainCycle) -> None:
     DrainLoop(cycle, worker_slots=1).drain_pending()
 
 
+def publish_each(cycle: DrainCycle, name: str, *keys: int) -> None:
+    """Accept and publish one file per key, for a table whose only column is `id`."""
+    engine = cycle.context.engine
+    for key in keys:
+        stage_keys(engine, current(engine, name), [key])
+        publish_pending(cycle)
+
+
 def publish_once(cycle: DrainCycle, due: Sequence[TableId]) -> None:
     """Claim these tables, and publish once what each of them has."""
     claimed, alone = cycle.prepare_leased(due)
@@ -79,13 +88,14 @@ def publish_once(cycle: DrainCycle, due: Sequence[TableId]) -> None:
 
 
 @contextmanager
-def draining(cycle: DrainCycle) -> Iterator[None]:
-    """Let a drain publish by itself during the block, in a thread."""
+def draining(cycle: DrainCycle, poll_seconds: float = 0.1) -> Iterator[None]:
+    """Let a drain publish by itself during the block, in a thread; fail if it ends before the block does."""
     loop = DrainLoop(cycle, worker_slots=2)
-    thread = threading.Thread(target=loop.run, args=(threading.Event(), 0.1))
+    thread = threading.Thread(target=loop.run, args=(threading.Event(), poll_seconds))
     thread.start()
     try:
         yield
+        assert thread.is_alive(), "the drain ended by itself"
     finally:
         loop.stopping.set()
         thread.join()

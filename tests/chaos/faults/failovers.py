@@ -24,7 +24,7 @@ from app.staging.connection.schema_revision import migrate
 from mirrorgate.errors import MirrorgateError
 from spark_jobs.drain import keep_lease
 from tests.chaos.checks.oracle import Result, Violation
-from tests.support.gateway_parts import current, registered, stage_keys
+from tests.support.gateway_parts import current, file_numbers, registered, stage_keys, state_reason
 from tests.support.postgres import sql
 from tests.support.postgres.standby import Cluster, cluster
 from tests.support.samples.schemas import schema_of
@@ -141,9 +141,7 @@ class FailoverHistory:
                 file.rename(target)
 
     def _numbers(self, name: str) -> list[int]:
-        return sorted(
-            int(file.stem) for place in ("", _PROCESSED) for file in (self._zone / name / place).glob("*.parq*")
-        )
+        return sorted(file_numbers(self._zone / name) + file_numbers(self._zone / name / _PROCESSED))
 
     def _judge(self, name: str, before: list[int]) -> None:
         numbers = self._numbers(name)
@@ -166,9 +164,7 @@ class FailoverHistory:
             raise Violation(f"{name}: acknowledged and not landed: {sorted(missing)}")
 
     def _judge_stopped(self, name: str, before: list[int], numbers: list[int]) -> None:
-        reason = str(
-            sql.value(self._engine, "SELECT state_reason FROM mirrorgate.tables WHERE name = :name", name=name)
-        )
+        reason = state_reason(self._engine, name)
         self.outcomes[reason.partition(":")[0]] += 1
         recorded = sql.value(
             self._engine,

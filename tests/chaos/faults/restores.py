@@ -23,7 +23,7 @@ from app.local.embedded import PrivatePostgres
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
 from tests.chaos.checks.oracle import Result, Violation
-from tests.support.gateway_parts import current, registered, stage_keys
+from tests.support.gateway_parts import current, registered, stage_keys, state_reason
 from tests.support.postgres import sql
 from tests.support.postgres.databases import clone_database, create_database
 from tests.support.samples.schemas import schema_of
@@ -108,7 +108,7 @@ class RestoredHistory:
             raise Violation(f"{name}: changed after the restore: {changed}")
         new = sorted(after.keys() - before.keys())
         if table.state is TableState.QUARANTINED:
-            reason = sql.value(engine, "SELECT state_reason FROM mirrorgate.tables WHERE name = :name", name=name)
+            reason = state_reason(engine, name)
             self.outcomes[reason.partition(":")[0]] += 1
             if new or not reason.startswith("ledger_behind_zone: "):
                 raise Violation(f"{name}: {reason}; published after the restore: {new}")

@@ -7,20 +7,20 @@ import pytest
 from app.domain.mirror_report import MirrorState
 from app.mirror.table_mirror import MirrorLimits, advance_table
 from tests.mirror.faults.conftest import ActingZone, FaultyTable, rows_file, some_file
-from tests.mirror.model.landed import INSERT
+from tests.mirror.model.landed import INSERT, LandedFile
 from tests.mirror.model.zone_writer import write_landing_file
 
 
-@pytest.mark.parametrize("files", [1, 2, 5])
-def test_a_recreated_table_is_a_new_generation(table: FaultyTable, files: int) -> None:
-    table.recreate(*(rows_file((INSERT, 100 + number, "second life")) for number in range(files)))
-    assert table.catch_up().generation == 2
-    table.finish()
-    assert table.check(generation=1).last_file == 2
-
-
-def test_a_recreated_table_with_the_same_first_file_and_fewer_files_is_a_new_generation(table: FaultyTable) -> None:
-    table.recreate(some_file(1))
+@pytest.mark.parametrize(
+    "files",
+    [
+        *([rows_file((INSERT, 100 + number, "second life")) for number in range(files)] for files in (1, 2, 5)),
+        [some_file(1)],
+    ],
+    ids=["fewer files", "as many files", "more files", "the same first file"],
+)
+def test_a_recreated_table_is_a_new_generation(table: FaultyTable, files: list[LandedFile]) -> None:
+    table.recreate(*files)
     assert table.catch_up().generation == 2
     table.finish()
     assert table.check(generation=1).last_file == 2

@@ -1,6 +1,5 @@
 """A failure in one table stops only that table; the drain waits out failures of Postgres."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
 from tests.support.postgres import sql
 from tests.support.samples.schemas import ID
+from tests.support.small_drain import draining
 from tests.support.waiting import wait_until
 
 END_SESSIONS_OF_DRAIN = """
@@ -93,18 +93,12 @@ def test_a_read_only_database_makes_the_drain_wait_and_it_recovers(
 ) -> None:
     stage_keys(engine, registered(engine, "a", ID), [1])
     worker = new_worker(spark_job_min_bytes=2**20)
-    running, wake = DrainLoop(worker, worker_slots=1), threading.Event()
     worker.context.engine.dispose()
-    thread = threading.Thread(target=running.run, args=(wake, 0.02))
-    with capture_logs() as logs:
+    with capture_logs() as logs, draining(worker, poll_seconds=0.02):
         with sql.read_only(engine):
-            thread.start()
             wait_until(lambda: logs, within=60, what="the drain says what it waits for")
         sql.run(engine, END_SESSIONS_OF_DRAIN)  # what is read-only stays so until the next connection
         wait_until(lambda: landed_keys(landing_zone, "a") == [[1]], within=60, what="the batch is published")
-    assert thread.is_alive()
-    running.stopping.set()
-    thread.join(20)
     assert current(engine, "a").state.publishes
 
 
