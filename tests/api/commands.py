@@ -8,13 +8,11 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from app.domain.arrow import decode_payload
 from mirrorgate.cli import main as cli
 from tests.api.calls import ADMIN_KEY, insert
 from tests.support.cli_output import first_json
-from tests.support.gateway_parts import current
 from tests.support.http.faulty_proxy import Fault, faulty_proxy
-from tests.support.postgres import sql
+from tests.support.samples.images import staged_rows
 
 
 @dataclass
@@ -71,11 +69,7 @@ def keys(engine: sa.Engine, name: str = "t") -> list[int]:
 
 def staged(engine: sa.Engine, name: str) -> list[tuple[Any, ...]]:
     """Return the rows of a table as staged, without their markers."""
-    table = current(engine, name)
-    query = "SELECT payload FROM mirrorgate.block_payloads WHERE table_id = :id ORDER BY first_sequence"
-    payloads = sql.rows(engine, query, id=table.table_id)
-    batches = [decode_payload(payload, table.schema.arrow) for (payload,) in payloads]
-    return [tuple(row.values())[:-1] for batch in batches for row in batch.to_pylist()]
+    return [tuple(row.values())[:-1] for row in staged_rows(engine, name)]
 
 
 def lines(count: int, first: int = 0, table: str = "t", **changed: str) -> list[bytes]:

@@ -16,12 +16,12 @@ import sqlalchemy as sa
 from app.ingest import DebeziumJson
 from tests.api.calls import ADMIN_KEY, own_gateway
 from tests.support.documents import blocks
+from tests.support.gateway_parts import folded_rows
 from tests.support.ingest_harness import open_harness
 from tests.support.processes import REPOSITORY
 
 PAGE = (REPOSITORY / "examples/debezium-history/README.md").read_text(encoding="utf-8")
 GENERATOR = REPOSITORY / "examples/python/debezium_history.py"
-DELETE = 2
 
 
 @pytest.fixture
@@ -48,12 +48,10 @@ def moment(micros: int) -> datetime:
 
 def mirrored(rows: Sequence[dict[str, Any]]) -> list[list[Any]]:
     """Apply landing rows in order, as Fabric does."""
-    table: dict[int, list[Any]] = {}
-    for row in rows:
-        table.pop(row["id"], None)
-        if row["__rowMarker__"] != DELETE:
-            table[row["id"]] = [row["id"], row["customer"], str(row["total"]), row["placed"], row.get("paid")]
-    return [table[key] for key in sorted(table)]
+    return [
+        [row["id"], row["customer"], str(row["total"]), row["placed"], row.get("paid")]
+        for _, row in sorted(folded_rows(rows, "id").items())
+    ]
 
 
 def test_the_page_can_be_followed_and_its_table_is_that_of_the_generator(

@@ -21,7 +21,7 @@ from app.ingest import ArrowLoad, BodyReader, perform_dry_run
 from app.landing.parquet_file import FileLayout, write_parquet
 from app.staging.tables.schema_versions import schema_of_version
 from mirrorgate.errors import Code, RejectedInput
-from tests.support.ingest_harness import ADMIN, SELECT_BLOCKS, IngestHarness
+from tests.support.ingest_harness import ADMIN, IngestHarness
 from tests.support.postgres import sql
 
 MULTIPLE: Final = 16
@@ -32,6 +32,11 @@ FIXED_BYTES: Final = 3 * 2**20
 
 MAX_ROWS_BYTES: Final = 4 * 2**20
 """What the rows of a request may count here, so that the test is quick."""
+
+_BLOCKS: Final = """
+    SELECT b.schema_version, p.payload FROM mirrorgate.staged_blocks b
+    JOIN mirrorgate.block_payloads p USING (table_id, generation, first_sequence)
+    WHERE table_id = :table_id AND generation = :generation ORDER BY first_sequence"""
 
 _POOLS: Final[list[pa.MemoryPool]] = []
 """All pools that were measured: what a cache keeps belongs to its pool."""
@@ -112,7 +117,7 @@ def drain_peak(harness: IngestHarness, name: str) -> tuple[int, int]:
     table = harness.table(name)
     keys = {"table_id": table.table_id, "generation": table.generation}
     with harness.engine.begin() as connection:
-        blocks = connection.execute(sa.text(SELECT_BLOCKS), keys).all()
+        blocks = connection.execute(sa.text(_BLOCKS), keys).all()
         schema = schema_of_version(connection, table.table_id, table.generation, table.schema_version).landing
     planned = sql.value(harness.engine, "SELECT coalesce(sum(landed_bytes), 0)::bigint FROM mirrorgate.staged_blocks")
     identity = seed_identity(name, table.generation)

@@ -1,6 +1,6 @@
 """Stage batches and read landing zones in tests, with the real parts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -143,22 +143,27 @@ def stage_keys(engine: sa.Engine, table: Table, *batches: Sequence[int]) -> None
     stage(engine, *([typed(table, inserts([{"id": key} for key in keys]))] for keys in batches))
 
 
-def folded(landing_zone: Path, table: str, *keys: str, strict: bool = True) -> Rows:
-    """Apply the landing files of a table as mirroring does; return the rows by the values of their keys.
+def folded_rows(landed: Iterable[dict[str, Any]], *keys: str, strict: bool = True) -> Rows:
+    """Apply landing rows as mirroring does; return the rows by the values of their keys, without markers.
 
-    Fail on a gap in the numbers, and with `strict` on a row that is inserted while it is there.
+    With `strict`, fail on a row that is inserted while it is there.
     """
     rows: Rows = {}
-    for file in landing_files(table_folder(landing_zone, table)):
-        for row in pq.read_table(file).to_pylist():
-            marker = row.pop(ROW_MARKER, RowMarker.INSERT)
-            key = tuple([row[name] for name in keys])
-            assert not strict or marker != RowMarker.INSERT or key not in rows, f"{table}: {key} is inserted twice"
-            if marker == RowMarker.DELETE:
-                rows.pop(key, None)
-            else:
-                rows[key] = row
+    for row in landed:
+        marker = row.get(ROW_MARKER, RowMarker.INSERT)
+        key = tuple([row[name] for name in keys])
+        assert not strict or marker != RowMarker.INSERT or key not in rows, f"{key} is inserted twice"
+        if marker == RowMarker.DELETE:
+            rows.pop(key, None)
+        else:
+            rows[key] = {name: value for name, value in row.items() if name != ROW_MARKER}
     return rows
+
+
+def folded(landing_zone: Path, table: str, *keys: str, strict: bool = True) -> Rows:
+    """Apply the landing files of a table by `folded_rows`; fail on a gap in their numbers too."""
+    files = landing_files(table_folder(landing_zone, table))
+    return folded_rows((row for file in files for row in pq.read_table(file).to_pylist()), *keys, strict=strict)
 
 
 def file_numbers(folder: Path) -> list[int]:

@@ -14,11 +14,10 @@ import sqlalchemy as sa
 
 from app.domain.access.mask_secret import MaskSecret, hashes
 from app.domain.access.rights import Principal, Right
-from app.domain.arrow import decode_payload
 from app.domain.model.names import TableName
-from app.domain.model.table import Generation, Table, TableId
+from app.domain.model.table import Table
 from app.domain.model.table_options import TableOptions
-from app.domain.model.table_schema import SchemaVersion, TableSchema
+from app.domain.model.table_schema import TableSchema
 from app.formats.arcion.csv import CsvLayout, CsvMode
 from app.ingest import (
     ArcionCsv,
@@ -38,19 +37,14 @@ from app.ingest.dry_run import DryRunResult
 from app.observability.api_metrics import INGEST_PATHS
 from app.staging.access.mask_secrets import pin_mask_secret
 from app.staging.tables.registration import Registration, register_table
-from app.staging.tables.schema_versions import schema_of_version
 from app.staging.writer.group_commit import GroupCommit
 from tests.support.gateway_parts import current
 from tests.support.samples.arrow_streams import stream, typed_rows
 from tests.support.samples.debezium import event
+from tests.support.samples.images import staged_rows
 from tests.support.samples.messages import arcion, data
 
 ADMIN = Principal("test", frozenset({Right.ADMIN}), ("*",))
-
-SELECT_BLOCKS = """
-    SELECT b.schema_version, p.payload FROM mirrorgate.staged_blocks b
-    JOIN mirrorgate.block_payloads p USING (table_id, generation, first_sequence)
-    WHERE table_id = :table_id AND generation = :generation ORDER BY first_sequence"""
 
 
 @dataclass
@@ -121,15 +115,7 @@ class IngestHarness:
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """Return all rows staged for a table, in order; rows of older schema versions lack newer columns."""
-        table = self.table(name)
-        keys: Mapping[str, Any] = {"table_id": table.table_id, "generation": table.generation}
-        found: list[dict[str, Any]] = []
-        with self.engine.begin() as connection:
-            for version, payload in connection.execute(sa.text(SELECT_BLOCKS), keys).all():
-                place = (TableId(table.table_id), Generation(table.generation), SchemaVersion(version))
-                schema = schema_of_version(connection, *place).landing.arrow
-                found += decode_payload(bytes(payload), schema).to_pylist()
-        return found
+        return staged_rows(self.engine, name)
 
     def landed(self, name: str, *columns: str) -> list[list[Any]]:
         """Return the marker and these columns of each staged row."""

@@ -19,9 +19,11 @@ from mirrorgate_bridge.kafka.settings import read_settings
 from mirrorgate_bridge.log import BridgeLog
 from mirrorgate_bridge.settings_file import LogSettings
 from tests.api.calls import ADMIN_KEY, Gateway
-from tests.support.ingest_harness import SELECT_BLOCKS, IngestHarness
 from tests.support.kafka import MockCluster
+from tests.support.samples.images import staged_rows as staged
 from tests.support.waiting import wait_until
+
+__all__ = ["staged"]
 
 COLUMNS = {"id": "int64", "n": "int64", "text": "string"}
 
@@ -126,12 +128,6 @@ def running(
 def row(number: int, n: int = 0, text: str = "") -> dict[str, Any]:
     """Return a row of the tests' tables."""
     return {"id": number, "n": n, "text": text}
-
-
-def staged(engine: sa.Engine, table: str) -> list[dict[str, Any]]:
-    """Return the staged rows of a table in landing order."""
-    assert SELECT_BLOCKS
-    return IngestHarness(engine, None).rows(table)  # type: ignore[arg-type]  # reading rows needs no ingest
 
 
 def ids(engine: sa.Engine, table: str) -> list[int]:

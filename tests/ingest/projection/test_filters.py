@@ -18,6 +18,7 @@ from app.domain.rows.landing_rows import landing_rows, landing_rows_of_shaped
 from app.domain.rows.row_rules import RowRules
 from app.ingest import RowOperation, RowsJson
 from mirrorgate.errors import Code
+from tests.support.gateway_parts import folded_rows
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres import sql
 from tests.support.rejections import rejected
@@ -39,16 +40,10 @@ def texts(values: Row | None) -> Row | None:
 
 
 def mirrored(rows: list[Row]) -> dict[int, Any]:
-    """Apply landing rows as mirroring does; return the city of each row."""
-    state: dict[int, Any] = {}
-    for one in rows:
-        if one["__rowMarker__"] == 2:
-            assert [one["city"], one["total"], one["at"]] == [None, None, None]
-            state.pop(one["id"], None)
-        else:
-            assert one["__rowMarker__"] != 0 or one["id"] not in state
-            state[one["id"]] = one["city"]
-    return state
+    """Apply landing rows as mirroring does; return the city of each row. A delete has its key alone."""
+    deletes = [one for one in rows if one["__rowMarker__"] == 2]
+    assert {one[name] for one in deletes for name in ("city", "total", "at")} <= {None}
+    return {key: row["city"] for (key,), row in folded_rows(rows, "id").items()}
 
 
 def test_rows_enter_and_leave_the_mirror_as_they_match(harness: IngestHarness) -> None:

@@ -11,6 +11,7 @@ from app.domain.model.table_options import PartialUpdates, RowImages, TableOptio
 from app.domain.rows.row_image import decode_image
 from app.domain.rows.typed_columns import typed_images
 from app.staging.tables.schema_versions import schema_of_version
+from tests.support.gateway_parts import current
 from tests.support.postgres import sql
 
 KEEP: Final = TableOptions(row_images=RowImages.ON)
@@ -40,29 +41,28 @@ def staged_batches(engine: sa.Engine, table: Table) -> list[list[dict[str, Any]]
     return batches
 
 
+def staged_rows(engine: sa.Engine, name: str) -> list[dict[str, Any]]:
+    """Return the staged landing rows of a table in order; rows of older schema versions lack newer columns."""
+    return [row for batch in staged_batches(engine, current(engine, name)) for row in batch]
+
+
 def stored_images(engine: sa.Engine, table: Table) -> dict[bytes, dict[str, SourceValue]]:
     """Return the content of a table's stored images, by row key and column name."""
-    rows = sql.rows(
-        engine,
-        "SELECT row_key, image FROM mirrorgate.row_images WHERE table_id = :table_id AND generation = :generation",
-        table_id=table.table_id,
-        generation=table.generation,
-    )
-    names = table.schema.names
-    return {key: {names[place]: value for place, value in decode_image(image).items()} for key, image in rows}
+    names, found = table.schema.names, _images(engine, table)
+    return {key: {names[place]: value for place, value in decode_image(image).items()} for key, image in found}
 
 
 def rows_of_images(engine: sa.Engine, table: Table) -> dict[bytes, tuple[Any, ...]]:
     """Return the rows that the images of a table stand for, by row key."""
-    found = sql.rows(
-        engine,
-        "SELECT row_key, image FROM mirrorgate.row_images WHERE table_id = :table_id AND generation = :generation",
-        table_id=table.table_id,
-        generation=table.generation,
-    )
+    found = _images(engine, table)
     columns = typed_images([image for _, image in found], table.schema, table.options, table.schema.names)
     rows = zip(*(column.to_pylist() for column in columns), strict=True)
     return dict(zip((key for key, _ in found), rows, strict=True))
+
+
+def _images(engine: sa.Engine, table: Table) -> list[Any]:
+    query = "SELECT row_key, image FROM mirrorgate.row_images WHERE table_id = :table_id AND generation = :generation"
+    return sql.rows(engine, query, table_id=table.table_id, generation=table.generation)
 
 
 def count_row_images(connection: sa.Connection, table_id: TableId, generation: Generation) -> int:
