@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests.mirror.model import landed
 from tests.mirror.model.delta_content import arrow_rows
 from tests.mirror.model.kinds import KINDS
 from tests.mirror.model.landed import DELETE, INSERT, UPDATE, UPSERT, Column, LandedFile, Metadata, Row
@@ -14,13 +15,9 @@ from tests.mirror.model.publisher import Publisher, Style
 from tests.mirror.model.table_model import Record, Stops, TableModel
 from tests.mirror.model.zone_writer import ROW_MARKER, TableWriter, file_name
 
-ID, NAME = Column("Id", "int64", required=True), Column("name", "string")
+ID, NAME = landed.ID_AND_NAME
 KEYED = Metadata(("ID",))
-
-
-def file(*rows: tuple[int | None, int | None, str | None], has_markers: bool = True) -> LandedFile:
-    made = tuple(Row({"Id": key, "name": name}, marker) for marker, key, name in rows)
-    return LandedFile((ID, NAME), made, has_markers)
+file = landed.rows_file
 
 
 def applied(*files: LandedFile, metadata: Metadata = KEYED) -> Counter[Record]:
@@ -59,9 +56,8 @@ def test_rows_without_marker_are_inserts_or_by_default_upserts() -> None:
 
 def test_a_null_in_a_key_matches_nothing() -> None:
     nullable = (Column("Id", "int64"), NAME)
-    rows = ((UPDATE, None, "a"), (UPDATE, None, "b"), (DELETE, None, None))
-    made = LandedFile(nullable, tuple(Row({"Id": key, "name": name}, marker) for marker, key, name in rows))
-    assert applied(made) == Counter([(None, "a"), (None, "b")])
+    rows = file((UPDATE, None, "a"), (UPDATE, None, "b"), (DELETE, None, None), columns=nullable)
+    assert applied(rows) == Counter([(None, "a"), (None, "b")])
 
 
 def test_a_new_column_is_null_in_older_rows_and_a_missing_one_in_newer_rows() -> None:

@@ -13,19 +13,12 @@ from app.domain.mirror_report import MirrorState, TableReport
 from app.landing.local_zone import LocalZone
 from tests.mirror.model.delta_content import delta_rows
 from tests.mirror.model.history import Mirror
-from tests.mirror.model.landed import DELETE, INSERT, UPSERT, Column, Generation, LandedFile, Metadata, Row
+from tests.mirror.model.landed import DELETE, INSERT, UPSERT, Generation, LandedFile, Metadata, rows_file
 from tests.mirror.model.table_model import Record
 from tests.mirror.model.version_check import Checked, check_every_version
 from tests.mirror.model.zone_writer import TableWriter
 
-COLUMNS = (Column("Id", "int64", required=True), Column("name", "string"))
-
 KEYED = Metadata(("Id",))
-
-
-def rows_file(*rows: tuple[int, int, str | None]) -> LandedFile:
-    """Return a file of rows: marker, key, name."""
-    return LandedFile(COLUMNS, tuple(Row({"Id": key, "name": name}, marker) for marker, key, name in rows))
 
 
 def some_file(number: int) -> LandedFile:

@@ -10,8 +10,9 @@ from app.domain.mirror_report import MirrorState
 from app.mirror.table_mirror import MirrorLimits, advance_table
 from mirrorgate.errors import Code
 from tests.mirror.faults.conftest import ActingZone, FaultyTable, some_file
-from tests.mirror.model.landed import INSERT, UPDATE, Column, LandedFile, Metadata, Row
-from tests.mirror.model.zone_writer import write_landing_file
+from tests.mirror.model.history import Mirror
+from tests.mirror.model.landed import INSERT, UPDATE, Column, LandedFile, Metadata, Row, rows_file
+from tests.mirror.model.zone_writer import TableWriter, write_landing_file
 
 
 def _cut(path: Path) -> None:
@@ -184,27 +185,19 @@ def test_a_missing_required_column_stops_the_table(table: FaultyTable) -> None:
 
 @pytest.mark.parametrize("marker", [3, -1, 5, None])
 def test_a_marker_that_fabric_does_not_know_stops_the_table(table: FaultyTable, marker: int | None) -> None:
-    columns = (Column("Id", "int64", required=True), Column("name", "string"))
-    table.writer.land(3, LandedFile(columns, (Row({"Id": 1}, INSERT), Row({"Id": 9}, marker))))
+    table.writer.land(3, rows_file((INSERT, 1, None), (marker, 9, None)))
     report = table.advance()
     assert (report.state, report.file_number) == (MirrorState.STOPPED, 2)
     table.path(3).unlink()
     table.finish()
 
 
-def test_an_update_in_a_table_without_keys_stops_it(mirror_without_keys: FaultyTable) -> None:
-    columns = (Column("Id", "int64", required=True), Column("name", "string"))
-    mirror_without_keys.writer.land(2, LandedFile(columns, (Row({"Id": 1}, UPDATE),)))
-    report = mirror_without_keys.advance()
+def test_an_update_in_a_table_without_keys_stops_it_until_it_has_one(mirror: Mirror) -> None:
+    keyless = FaultyTable(mirror, TableWriter(mirror.root, "keyless"))
+    keyless.begin(rows_file((INSERT, 1, None)), metadata=Metadata())
+    assert keyless.catch_up().state is MirrorState.IN_STEP
+    keyless.writer.land(2, rows_file((UPDATE, 1, None)))
+    report = keyless.advance()
     assert (report.state, report.file_number) == (MirrorState.STOPPED, 1)
-    mirror_without_keys.writer.register(Metadata(("Id",)))
-    assert mirror_without_keys.advance().state is MirrorState.IN_STEP
-
-
-@pytest.fixture
-def mirror_without_keys(mirror: object, other: FaultyTable) -> FaultyTable:
-    other.generations.clear()
-    columns = (Column("Id", "int64", required=True), Column("name", "string"))
-    other.begin(LandedFile(columns, (Row({"Id": 1}, INSERT),)), metadata=Metadata())
-    assert other.catch_up().state is MirrorState.IN_STEP
-    return other
+    keyless.writer.register(Metadata(("Id",)))
+    assert keyless.advance().state is MirrorState.IN_STEP

@@ -6,8 +6,8 @@ import pytest
 
 from app.domain.mirror_report import MirrorState
 from app.mirror.table_mirror import MirrorLimits, advance_table
-from tests.mirror.faults.conftest import ActingZone, FaultyTable, rows_file, some_file
-from tests.mirror.model.landed import INSERT, LandedFile
+from tests.mirror.faults.conftest import ActingZone, FaultyTable, some_file
+from tests.mirror.model.landed import INSERT, LandedFile, rows_file
 from tests.mirror.model.zone_writer import write_landing_file
 
 

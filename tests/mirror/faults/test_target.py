@@ -9,9 +9,9 @@ import pytest
 
 from app.domain.mirror_report import MirrorState
 from tests.mirror.chaos.mirror_process import CommandedMirror
-from tests.mirror.faults.conftest import FaultyTable, rows_file, some_file
+from tests.mirror.faults.conftest import FaultyTable, some_file
 from tests.mirror.model.history import Mirror
-from tests.mirror.model.landed import INSERT, LandedFile
+from tests.mirror.model.landed import INSERT, LandedFile, rows_file
 
 
 def wide_file(number: int) -> LandedFile:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from tests.mirror.model.kinds import KINDS, Kind
 from tests.mirror.model.values import Value
@@ -56,6 +57,20 @@ class LandedFile:
     rows: tuple[Row, ...]
     has_markers: bool = True
     layout: FileLayout = field(default_factory=FileLayout)
+
+
+ID_AND_NAME: Final = (Column("Id", "int64", required=True), Column("name", "string"))
+"""The columns of small tables."""
+
+
+def rows_file(
+    *rows: tuple[int | None, int | None, str | None],
+    columns: tuple[Column, Column] = ID_AND_NAME,
+    has_markers: bool = True,
+) -> LandedFile:
+    """Return a file of rows: marker, key, name."""
+    made = tuple(Row({"Id": key, "name": name}, marker) for marker, key, name in rows)
+    return LandedFile(columns, made, has_markers)
 
 
 @dataclass(frozen=True)

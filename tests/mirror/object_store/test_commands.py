@@ -5,8 +5,8 @@ from typing import Any
 from typer.testing import CliRunner
 
 from mirrorgate.cli.main import app
-from tests.mirror.faults.conftest import rows_file, some_file
-from tests.mirror.model.landed import INSERT, UPSERT
+from tests.mirror.faults.conftest import some_file
+from tests.mirror.model.landed import INSERT, UPSERT, rows_file
 from tests.mirror.object_store.conftest import Lake
 from tests.support.cli_output import first_json
 

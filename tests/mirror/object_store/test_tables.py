@@ -10,9 +10,9 @@ from deltalake.exceptions import DeltaError
 from app.mirror.commit import create_table
 from app.mirror.target import MirrorTarget, Position, read_position
 from app.published.table_files import PublishedTable
-from tests.mirror.faults.conftest import rows_file, some_file
+from tests.mirror.faults.conftest import some_file
 from tests.mirror.model.delta_content import delta_rows
-from tests.mirror.model.landed import INSERT, UPSERT
+from tests.mirror.model.landed import INSERT, UPSERT, rows_file
 from tests.mirror.object_store.conftest import S3, Lake
 
 
