@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeAlias
 
-from tests.protocol.model import environment_events, moves
+from tests.protocol.events import environment
+from tests.protocol.model import moves
 from tests.protocol.rules import Case
 from tests.protocol.state import IDLE, Drain, Pc, Shared
 
@@ -120,7 +121,7 @@ class Exploration:
     def _environment_steps(self, shared: int) -> _Steps:
         kept = (1 << self._top) - 1
         steps = []
-        for event in environment_events(self.case, self._shared[shared]):
+        for event in environment.events(self.case, self._shared[shared]):
             if event.violation:
                 raise _Broken(event.violation, event.what)
             steps.append((self._shared_id(event.shared) << self._top, 0 if event.kills else kept))
@@ -167,7 +168,7 @@ class Exploration:
         """Return which step leads from one state to the next."""
         shared, owns = self._shared[before >> self._top], self._owns(before)
         target = self._shared[after >> self._top], self._owns(after)
-        for event in environment_events(self.case, shared):
+        for event in environment.events(self.case, shared):
             if (event.shared, [IDLE] * len(owns) if event.kills else owns) == target:
                 return event.what
         for position, own in enumerate(owns):

@@ -1,14 +1,13 @@
-"""The whole model: the possible next steps of one drain, and of everything outside the drains."""
+"""The possible next steps of one drain; `events.environment` has what can happen outside the drains."""
 
 from collections.abc import Iterator
 
 from tests.protocol import dropping, publishing, take_over
-from tests.protocol.events import environment
 from tests.protocol.rules import Case
-from tests.protocol.state import IDLE, Drain, Event, Move, Shared
+from tests.protocol.state import IDLE, Drain, Move, Shared
 from tests.protocol.steps import CODE, STEPS
 
-__all__ = ["CODE", "STEPS", "environment_events", "moves"]
+__all__ = ["CODE", "STEPS", "moves"]
 
 PARTS = (take_over, publishing, dropping)
 """The modules whose steps are in the table once they are imported."""
@@ -25,8 +24,3 @@ def moves(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
 def _gives_up(move: Move, drain: Drain) -> Move:
     """Let a drain that gives up an epoch keep the table; one that dies restarts as another worker."""
     return move._replace(drain=Drain(epoch=drain.epoch, run=drain.run)) if move.drain == IDLE else move
-
-
-def environment_events(case: Case, shared: Shared) -> Iterator[Event]:
-    """Yield what can happen outside the drains."""
-    return environment.events(case, shared)
