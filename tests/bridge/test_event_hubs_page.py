@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from app.api import application
 from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway
-from tests.support.documents import blocks
+from tests.support.documents import blocks, run_shell
 from tests.support.http.server import free_port, served
 from tests.support.kafka import MockCluster, Record, kafka_cluster
 from tests.support.processes import REPOSITORY
@@ -78,12 +78,7 @@ def test_messages_in_event_hubs_register_their_table_and_land(
         monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
         def shell(commands: str) -> str:
-            commands = commands.replace("127.0.0.1:9480", f"127.0.0.1:{port}")
-            ran = subprocess.run(
-                ["bash", "-euc", commands], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-            )
-            assert ran.returncode == 0, ran.stdout + ran.stderr
-            return ran.stdout
+            return run_shell(commands.replace("127.0.0.1:9480", f"127.0.0.1:{port}"), tmp_path)
 
         created = re.search(r"mg_[\w-]+", shell(create_key))
         assert created is not None

@@ -1,10 +1,8 @@
 """The pages about Fabric, followed from `fabric init` to `fabric delete` on a gateway that publishes into OneLake."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +10,7 @@ from app.local.data_directory import read_settings_file
 from demo.gateway import running_gateway
 from mirrorgate_zone.emulator.fabric_api import table
 from mirrorgate_zone.emulator.onelake import ITEM, OneLake, Trust, served
-from tests.support.documents import blocks
+from tests.support.documents import PROGRAMS, blocks, run_shell
 from tests.support.fabric.endpoint import Fabric
 from tests.support.fabric.fixtures import fabric
 from tests.support.onelake.fixtures import trust
@@ -38,21 +36,9 @@ def onelake(fabric: Fabric, trust: Trust, monkeypatch: pytest.MonkeyPatch) -> It
         yield endpoint
 
 
-def run(folder: Path, commands: str, *, expected: int = 0, typed: str = "") -> str:
+def run(folder: Path, commands: str, **options: Any) -> str:
     """Run commands as a reader does in a shell where the programs are installed; return what they print."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    ran = subprocess.run(
-        ["bash", "-euc", commands],
-        cwd=folder,
-        env=os.environ | {"PATH": path},
-        input=typed,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ran.returncode == expected, ran.stdout + ran.stderr
-    return ran.stdout
+    return run_shell(commands, folder, programs=PROGRAMS, **options)
 
 
 @pytest.mark.spark

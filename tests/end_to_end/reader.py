@@ -1,9 +1,7 @@
 """A person who follows the pages in a checkout, with a gateway that `make up` runs there."""
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +10,7 @@ from pathlib import Path
 
 from demo.gateway import admin_key, running_gateway
 from mirrorgate.http import GatewayClient
-from tests.support.documents import blocks
+from tests.support.documents import blocks, run_shell
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until
 
@@ -30,18 +28,7 @@ class Reader:
 
     def run(self, *commands: str, programs: Path | None = None) -> str:
         """Run commands in one shell and return what they print."""
-        path = os.environ["PATH"] if programs is None else f"{programs}{os.pathsep}{os.environ['PATH']}"
-        ran = subprocess.run(
-            ["bash", "-euc", "\n".join(commands)],
-            cwd=self.checkout,
-            env=os.environ | {"PATH": path},
-            capture_output=True,
-            text=True,
-            timeout=150,
-            check=False,
-        )
-        assert ran.returncode == 0, ran.stdout + ran.stderr
-        return ran.stdout
+        return run_shell("\n".join(commands), self.checkout, programs=programs)
 
     def accepted(self, table: str) -> dict[str, int]:
         """Return the counts of accepted batches, changes and rows of a table."""

@@ -1,7 +1,6 @@
 """The example of a history of Debezium, without the drain, and longer histories of their generator."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -15,7 +14,7 @@ import sqlalchemy as sa
 
 from app.ingest import DebeziumJson
 from tests.api.calls import ADMIN_KEY, own_gateway
-from tests.support.documents import blocks
+from tests.support.documents import blocks, run_shell
 from tests.support.gateway_parts import folded_rows
 from tests.support.ingest_harness import open_harness
 from tests.support.processes import REPOSITORY
@@ -64,11 +63,7 @@ def test_the_page_can_be_followed_and_its_table_is_that_of_the_generator(
     start, send = blocks(PAGE, "sh")
     assert start.strip() == "make up ARGS=--mirror"
     script = send.replace("http://127.0.0.1:8480", address)
-    ran = subprocess.run(
-        ["bash", "-euc", script], cwd=tmp_path, env=os.environ | {"COLUMNS": "120"}, capture_output=True, text=True
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert blocks(PAGE, "text")[0].strip() in ran.stdout
+    assert blocks(PAGE, "text")[0].strip() in run_shell(script, tmp_path, COLUMNS="120")
     with open_harness(engine) as harness:
         rows = mirrored(harness.rows("public.orders"))
     assert rows == final_rows()

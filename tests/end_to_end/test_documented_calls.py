@@ -1,9 +1,6 @@
 """Every call printed in the documents returns the answer printed below it."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from app.settings import Settings
-from tests.support.documents import Answer, Example, examples, shell_blocks
+from tests.support.documents import PROGRAMS, Answer, Example, blocks, examples, run_shell
 from tests.support.http.server import served
 from tests.support.processes import REPOSITORY
 
@@ -50,19 +47,14 @@ def reader(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / ".mirrorgate" / "admin.key").write_text(KEY)
     (tmp_path / ".curlrc").write_text('write-out = "\\t%{http_code}\\n"\n')
     page = REPOSITORY / "docs" / "tables" / "define.md"
-    (preamble,) = (block for block in shell_blocks(page.read_text()) if block.startswith("url="))
+    (preamble,) = (block for block in blocks(page.read_text(), "sh") if block.startswith("url="))
     settings = Settings(database_url=SecretStr(database_url), admin_key=SecretStr(KEY))
     with served(settings) as address:
 
         def run(commands: str) -> list[Answer]:
             script = preamble.replace("http://127.0.0.1:8480", address) + commands
-            path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-            environment = os.environ | {"CURL_HOME": str(tmp_path), "PATH": path}
-            ran = subprocess.run(
-                ["bash", "-euc", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
-            )
-            assert ran.returncode == 0, ran.stderr
-            return [printed(*line.split("\t")) for line in ran.stdout.splitlines()]
+            output = run_shell(script, tmp_path, programs=PROGRAMS, CURL_HOME=str(tmp_path))
+            return [printed(*line.split("\t")) for line in output.splitlines()]
 
         yield run
 

@@ -1,8 +1,6 @@
 """The examples of rows, of a reload and of curl, against a real gateway."""
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +10,7 @@ import pytest
 
 from tests.api.calls import ADMIN_KEY, Gateway, own_gateway
 from tests.sdk.toolchains import NPM_FILES
+from tests.support.documents import run_shell
 from tests.support.processes import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"
@@ -21,20 +20,6 @@ EXAMPLES = REPOSITORY / "examples"
 def address(database_url: str) -> Iterator[str]:
     with own_gateway(database_url) as gateway:
         yield gateway.address
-
-
-def run(commands: str, checkout: Path, **environment: str) -> str:
-    ran = subprocess.run(
-        ["bash", "-euc", commands],
-        cwd=checkout,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
 
 
 def answers(output: str) -> list[dict[str, Any]]:
@@ -54,7 +39,7 @@ def receipts(*sequences: int) -> str:
 
 def test_the_rows_example_of_python_posts_upserts_and_deletes(address: str) -> None:
     commands = f"{sys.executable} {EXAMPLES / 'python' / 'rows.py'}"
-    assert run(commands, REPOSITORY, MIRRORGATE_URL=address, MIRRORGATE_API_KEY=ADMIN_KEY) == receipts(1, 2, 3)
+    assert run_shell(commands, REPOSITORY, MIRRORGATE_URL=address, MIRRORGATE_API_KEY=ADMIN_KEY) == receipts(1, 2, 3)
 
 
 def test_the_reload_example_makes_the_table_equal_to_each_version_of_the_file(address: str, tmp_path: Path) -> None:
@@ -63,7 +48,7 @@ def test_the_reload_example_makes_the_table_equal_to_each_version_of_the_file(ad
 
     def reload(text: str) -> str:
         file.write_text(text, encoding="utf-8-sig")
-        return run(command, REPOSITORY, MIRRORGATE_URL=address, MIRRORGATE_API_KEY=ADMIN_KEY)
+        return run_shell(command, REPOSITORY, MIRRORGATE_URL=address, MIRRORGATE_API_KEY=ADMIN_KEY)
 
     assert reload("id,price\n1,10\n2,20\n") == "2 rows loaded, 0 deleted\n"
     with Gateway.at(address, ADMIN_KEY) as client:
@@ -77,7 +62,7 @@ def test_the_reload_example_makes_the_table_equal_to_each_version_of_the_file(ad
 def test_the_rows_example_of_curl_may_be_repeated(address: str) -> None:
     script = str(EXAMPLES / "curl" / "rows.sh")
     first, again = (
-        answers(run(script, REPOSITORY, MIRRORGATE_URL=address, MIRRORGATE_API_KEY=ADMIN_KEY)) for _ in range(2)
+        answers(run_shell(script, REPOSITORY, MIRRORGATE_URL=address, MIRRORGATE_API_KEY=ADMIN_KEY)) for _ in range(2)
     )
     assert [answer["receipts"][0]["rows"] for answer in first[1:4]] == [2, 2, 1]
     assert again[1:4] == [answer | {"replayed": True} for answer in first[1:4]]
@@ -88,7 +73,7 @@ def test_the_rows_example_of_curl_may_be_repeated(address: str) -> None:
 def test_the_curl_example_may_be_repeated(address: str) -> None:
     script = str(EXAMPLES / "curl" / "changes.sh")
     first, again = (
-        answers(run(script, REPOSITORY, MIRRORGATE_URL=address, MIRRORGATE_API_KEY=ADMIN_KEY)) for _ in range(2)
+        answers(run_shell(script, REPOSITORY, MIRRORGATE_URL=address, MIRRORGATE_API_KEY=ADMIN_KEY)) for _ in range(2)
     )
     returns, _, replicate, rejected, *_ = first
     assert returns["table"] == "examples.returns"

@@ -15,7 +15,7 @@ import pytest
 from demo.gateway import admin_key, running_gateway
 from mirrorgate.http import GatewayClient
 from tests.end_to_end.reader import follow_the_readme, reading
-from tests.support.documents import blocks
+from tests.support.documents import blocks, run_shell
 from tests.support.gateway_parts import landed_keys
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until
@@ -121,8 +121,7 @@ def back_up_and_restore(folder: Path) -> None:
     copy, restore, *_ = blocks(section, "sh")
     damage = "rm -r .mirrorgate/postgres\n"
     script = copy + damage + restore.removesuffix("make up\n")
-    environment = os.environ | {"BACKUP": str(folder / "backup")}
-    subprocess.run(["bash", "-euc", script], cwd=folder, env=environment, check=True, timeout=60)
+    run_shell(script, folder, BACKUP=str(folder / "backup"))
 
 
 def arcion_insert(key: int) -> bytes:

@@ -1,14 +1,11 @@
 """The example "Arcion on S3" runs as it is printed, and prints what it shows."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import staged
-from tests.support.documents import blocks_with_output
+from tests.support.documents import follow_page
 from tests.support.processes import REPOSITORY
 
 
@@ -24,23 +21,7 @@ def test_files_of_arcion_on_s3_land_as_the_example_prints_it(
     (files / "objects.yaml").write_text(settings.replace("/lake/", "/tutorial/"))
     (tmp_path / ".mirrorgate").mkdir()
     (tmp_path / ".mirrorgate/admin.key").write_text(ADMIN_KEY)
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "120"}
-    marker = "@@@"
-    steps = blocks_with_output(page)
-    script = "".join(f"{commands}\necho {marker}\n" for commands, _ in steps)
-    ran = subprocess.run(
-        ["bash", "-euc", script],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    printed = [part.split() for part in ran.stdout.split(marker)]
-    shown = [None if output is None else output.split() for _, output in steps]
-    assert [part for part, want in zip(printed, shown, strict=False) if want] == [want for want in shown if want]
+    follow_page(page, tmp_path)
     assert [(row[0], row[1], str(row[2])) for row in staged(gateway.engine, "bakery.orders")] == [
         (1, "Ada", "12.50"), (1, "Ada", "14.00"), (2, "Grace", "3.00"), (3, "Edsger", "15.00"),
     ]  # fmt: skip
