@@ -11,7 +11,7 @@ from tests.api.calls import Gateway, insert, problem
 from tests.limits.conftest import Serve
 from tests.support.gateway_parts import current
 from tests.support.postgres import sql
-from tests.support.postgres.ledger import Owned, claim_by, publish_all
+from tests.support.postgres.ledger import owned_now, publish_all
 from tests.support.waiting import wait_until
 
 
@@ -41,12 +41,6 @@ def full(gateway: Gateway, table: str) -> httpx.Response:
     return wait_until(rejection, within=30, what="the backlog is full")
 
 
-def owned(engine: sa.Engine, name: str) -> Owned:
-    """Claim the table for a drain."""
-    table = current(engine, name)
-    return Owned(table, *claim_by(engine, table.table_id))
-
-
 def assert_accepts_again(gateway: Gateway, table: str) -> None:
     wait_until(lambda: post(gateway, table, 2_000).status_code == 202, within=30, what="there is room again")
 
@@ -65,7 +59,7 @@ def test_a_full_table_is_rejected_until_its_batches_are_published(
     details = problem(rejection, 429, "backlog_full")
     assert details["detail"].startswith("table t has ")
     assert 1 <= int(rejection.headers["retry-after"]) <= 60
-    publish_all(engine, owned(engine, "t"))
+    publish_all(engine, owned_now(engine, "t"))
     assert_accepts_again(gateway, "t")
 
 
@@ -94,7 +88,7 @@ def test_a_stopped_table_fills_only_its_own_backlog(gateway: Gateway, engine: sa
     sql.run(engine, "UPDATE mirrorgate.tables SET state = :state WHERE name = 't'", state=stopped)
     assert post(gateway, "t", 1, 2, 3).status_code == 202
     assert full(gateway, "t").headers["retry-after"] == "60"
-    healthy = owned(engine, "healthy")
+    healthy = owned_now(engine, "healthy")
     for key in range(10):
         assert post(gateway, "healthy", key).status_code == 202
         publish_all(engine, healthy)
@@ -125,8 +119,8 @@ def test_what_all_tables_have_together_is_bounded_too(
     post(gateway, "u", 1, 2)
     assert full(gateway, "t").json()["detail"].startswith("all tables together have ")
     problem(post(gateway, "u", 3), 429, "backlog_full")
-    publish_all(engine, owned(engine, "t"))
-    publish_all(engine, owned(engine, "u"))
+    publish_all(engine, owned_now(engine, "t"))
+    publish_all(engine, owned_now(engine, "u"))
     assert_accepts_again(gateway, "u")
 
 
@@ -149,8 +143,6 @@ def test_a_recreated_table_begins_with_an_empty_backlog(gateway: Gateway, engine
 
 
 def test_the_backlog_is_looked_at_again_after_the_connection_broke(gateway: Gateway, engine: sa.Engine) -> None:
-    ended = """SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-        WHERE datname = current_database() AND application_name = 'mirrorgate backlog'"""
-    wait_until(lambda: sql.value(engine, ended) > 0, within=30, what="the backlog is looked at")
+    wait_until(lambda: sql.end_sessions(engine, "mirrorgate backlog") > 0, within=30, what="the backlog is looked at")
     post(gateway, "t", 1, 2, 3)
     full(gateway, "t")

@@ -18,9 +18,8 @@ from benchmarks.machine.process_facts import resident
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.overload.callers import TABLE_COLUMNS, Journal, Load, body_of, run_for
 from tests.overload.verdict import violations
-from tests.support.gateway_parts import current
 from tests.support.http.server import api_process
-from tests.support.postgres.ledger import ALL_IN_ONE_FILE, Owned, claim_by, publish_all
+from tests.support.postgres.ledger import ALL_IN_ONE_FILE, owned_now, publish_all
 
 TIMES: Final = 10
 BASE_BYTES: Final = 256 * 2**20
@@ -116,8 +115,7 @@ async def _load(address: str, seconds: float) -> Journal:
 @contextmanager
 def drained(engine: sa.Engine, name: str) -> Iterator[None]:
     """Publish whatever a table has, in the ledger alone, as fast as that goes."""
-    table = current(engine, name)
-    owned = Owned(table, *claim_by(engine, table.table_id))
+    owned = owned_now(engine, name)
     done = threading.Event()
 
     def publish_again_and_again() -> None:

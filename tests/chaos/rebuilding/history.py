@@ -39,10 +39,6 @@ AMOUNTS: Final = ("decimal(12,2)", "decimal(18,4)", "string")
 MAX_TURNS: Final = 100
 MAX_KILLS_PER_REBUILD: Final = 3
 
-TERMINATE: Final = """
-    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-    WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"""
-
 
 class Cause(StrEnum):
     """Why a table is rebuilt."""
@@ -199,7 +195,7 @@ class RebuildHistory:
             self._fates.remove(point)
             if self._chance.random() < 0.1:
                 self.lost_connections += 1
-                sql.run(self._harness.engine, TERMINATE)
+                sql.end_sessions(self._harness.engine)
                 continue
             self._end_drain()
             self.kills[self._cause] += 1

@@ -21,10 +21,6 @@ from tests.support.samples.schemas import ID
 from tests.support.small_drain import draining
 from tests.support.waiting import wait_until
 
-END_SESSIONS_OF_DRAIN = """
-    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-    WHERE datname = current_database() AND application_name = 'mirrorgate drain'"""
-
 
 @contextmanager
 def rejected(engine: sa.Engine, table: str, column: str, value: int) -> Iterator[None]:
@@ -97,7 +93,7 @@ def test_a_read_only_database_makes_the_drain_wait_and_it_recovers(
     with capture_logs() as logs, draining(worker, poll_seconds=0.02):
         with sql.read_only(engine):
             wait_until(lambda: logs, within=60, what="the drain says what it waits for")
-        sql.run(engine, END_SESSIONS_OF_DRAIN)  # what is read-only stays so until the next connection
+        sql.end_sessions(engine, "mirrorgate drain")  # what is read-only stays so until the next connection
         wait_until(lambda: landed_keys(landing_zone, "a") == [[1]], within=60, what="the batch is published")
     assert current(engine, "a").state.publishes
 

@@ -65,11 +65,7 @@ def test_a_database_that_does_not_answer_is_told_so(table: Table) -> None:
 def test_the_writer_outlives_a_lost_connection(engine: sa.Engine, other: sa.Engine, table: Table) -> None:
     with running_writer(engine) as writer:
         writer.submit(StagingRequest([typed(table, inserts([{"id": 1}]))])).result(timeout=30)
-        sql.run(
-            other,
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
-            "AND pid <> pg_backend_pid() AND backend_type = 'client backend'",
-        )
+        sql.end_sessions(other)
         [receipt] = writer.submit(StagingRequest([typed(table, inserts([{"id": 2}]))])).result(timeout=30)
     assert receipt.sequence == 2
 

@@ -34,6 +34,14 @@ def attempt(engine: sa.Engine, statement: str, **parameters: Any) -> None:
         transaction.rollback()
 
 
+def end_sessions(engine: sa.Engine, application: str = "%") -> int:
+    """End the sessions that others have in the database, all or those of an application; return how many."""
+    statement = """SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+          AND application_name LIKE :application"""
+    return int(value(engine, statement, application=application))
+
+
 def value(engine: sa.Engine, statement: str, **parameters: Any) -> Any:
     """Return the only value that a query finds."""
     with engine.begin() as connection:
