@@ -15,7 +15,7 @@ import pytest
 
 from tests.api.calls import Gateway, insert, own_gateway
 from tests.sdk.toolchains import node_modules
-from tests.support.http.dropping_proxy import DroppingProxy, dropping_proxy
+from tests.support.http.faulty_proxy import FaultyProxy, dropping_proxy
 from tests.support.processes import REPOSITORY, read_line
 from tests.support.waiting import wait_until
 
@@ -31,7 +31,7 @@ def gateway(database_url: str) -> Iterator[Gateway]:
 
 
 @pytest.fixture
-def proxy(gateway: Gateway) -> Iterator[DroppingProxy]:
+def proxy(gateway: Gateway) -> Iterator[FaultyProxy]:
     with dropping_proxy(gateway.address) as proxy:
         yield proxy
 
@@ -108,7 +108,7 @@ def staged_rows(gateway: Gateway) -> int:
 
 
 def test_each_line_is_staged_once_although_every_first_answer_is_lost(
-    gateway: Gateway, proxy: DroppingProxy, key: str, outbox: Path, program: list[str]
+    gateway: Gateway, proxy: FaultyProxy, key: str, outbox: Path, program: list[str]
 ) -> None:
     add(outbox, ["1"], ["2", "3"], ["4"])
     ran = produce(program, outbox, proxy.url, key)
@@ -120,7 +120,7 @@ def test_each_line_is_staged_once_although_every_first_answer_is_lost(
 
 
 def test_a_producer_that_is_started_again_continues_after_the_last_durable_line(
-    gateway: Gateway, proxy: DroppingProxy, key: str, outbox: Path, program: list[str]
+    gateway: Gateway, proxy: FaultyProxy, key: str, outbox: Path, program: list[str]
 ) -> None:
     add(outbox, ["1"], ["2"])
     produce(program, outbox, proxy.url, key)

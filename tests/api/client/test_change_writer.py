@@ -31,8 +31,7 @@ from mirrorgate import (
 from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.api.commands import keys
-from tests.support.http.faulty_proxy import Fault, FaultyProxy, faulty_proxy
-from tests.support.http.holding_proxy import Held, holding_proxy
+from tests.support.http.faulty_proxy import Fault, FaultyProxy, Held, faulty_proxy
 from tests.support.waiting import wait_until
 
 SMALL: Final = BufferLimits(request_bytes=120, request_rows=5, max_age=0.01, buffer_bytes=2_000)
@@ -289,7 +288,7 @@ def test_an_interrupted_program_ends_without_sending(writers: Writers) -> None:
 def test_write_waits_for_room_while_the_gateway_is_busy(gateway: Gateway) -> None:
     limits = BufferLimits(request_rows=2, max_age=0.0, buffer_bytes=2_000)
     written: list[int] = []
-    with holding_proxy(gateway.address, 1, Held.IN_FLIGHT) as slow:
+    with faulty_proxy(gateway.address, Held.IN_FLIGHT) as slow:
 
         def write_all() -> None:
             with writing("sync", slow.url, table="t", limits=limits) as writer:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import keys, lines, staged
-from tests.support.http.holding_proxy import Held, holding_proxy, kill_while_held
+from tests.support.http.faulty_proxy import Held, faulty_proxy, kill_while_held
 from tests.support.processes import REPOSITORY, started
 
 PART = 10
@@ -62,8 +62,8 @@ def test_a_request_that_arrives_after_the_restart_lands_once(gateway: Gateway) -
     """The new run asked for the position before the request of the killed run became durable."""
     gateway.register("t", {"id": "int64"}, ["id"]).raise_for_status()
     with (
-        holding_proxy(gateway.address, 1, Held.IN_FLIGHT) as late,
-        holding_proxy(gateway.address, 1, Held.IN_FLIGHT) as later,
+        faulty_proxy(gateway.address, Held.IN_FLIGHT) as late,
+        faulty_proxy(gateway.address, Held.IN_FLIGHT) as later,
         program(late.url) as old,
     ):
         assert late.held.wait(60)

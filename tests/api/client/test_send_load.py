@@ -19,7 +19,7 @@ from mirrorgate.loads import Load
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import Ended, Terminal
 from tests.support.gateway_parts import current
-from tests.support.http.holding_proxy import Held, kill_while_held
+from tests.support.http.faulty_proxy import Held, kill_while_held
 from tests.support.postgres import sql
 from tests.support.processes import started
 from tests.support.samples.images import stored_images

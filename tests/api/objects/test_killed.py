@@ -15,8 +15,7 @@ from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import keys
 from tests.api.objects.bridging import bridge_of, write
 from tests.support.cli_output import first_json
-from tests.support.http.dropping_proxy import dropping_proxy
-from tests.support.http.holding_proxy import Held, holding_proxy
+from tests.support.http.faulty_proxy import Fault, Held, dropping_proxy, faulty_proxy
 from tests.support.processes import started
 
 TABLES = ("a", "b")
@@ -76,8 +75,8 @@ def check_kills(
     for number in range(kills):
         ready = names[len(names) * number // kills : len(names) * (number + 1) // kills]
         write(source, {name: history.files[name] for name in ready})
-        kind = chance.choice(list(Held))
-        with holding_proxy(api_address, chance.randint(1, 6), kind) as proxy:
+        kind, before = chance.choice(list(Held)), [Fault.NONE] * chance.randint(0, 5)
+        with faulty_proxy(api_address, *before, kind) as proxy:
             configure(config, source, proxy.url)
             with started("mirrorgate.cli", "bridge", "objects", "--config", config, "--once") as process:
                 while not proxy.held.wait(0.05) and process.poll() is None:
@@ -128,7 +127,7 @@ def test_sigterm_ends_the_bridge_after_its_requests(gateway: Gateway, tmp_path: 
     gateway.register("t", {"id": "int64"}, ["id"])
     source = tmp_path / "bucket"
     write(source, {"t/1": b'{"id": 1}'})
-    with holding_proxy(gateway.address, 1, Held.ANSWERED) as proxy:
+    with faulty_proxy(gateway.address, Held.ANSWERED) as proxy:
         configure(tmp_path / "objects.yaml", source, proxy.url)
         with started("mirrorgate.cli", "bridge", "objects", "--config", tmp_path / "objects.yaml", "--json") as process:
             assert proxy.held.wait(60)

@@ -1,9 +1,7 @@
 """A gateway that is away, loses answers or asks to wait, and another process under the same name."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import partial
 
 from mirrorgate.http import GatewayClient, RejectedByGateway
@@ -14,35 +12,12 @@ from mirrorgate_bridge.kafka.settings import TopicRule
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.bridge.kafka.conftest import Run
 from tests.bridge.kafka.running import ids, row, rows_topic
-from tests.support.http.dropping_proxy import dropping_proxy
-from tests.support.http.stand_in import ForwardingStandIn, serving
+from tests.support.http.faulty_proxy import Fault, Request, dropping_proxy, faulty_proxy, no_fault
 from tests.support.kafka import MockCluster, Record
 
 
-@dataclass
-class Door:
-    """A proxy that passes requests on while it is open, and answers 503 with Retry-After otherwise."""
-
-    url: str = ""
-    is_open: bool = False
-
-
-@contextmanager
-def door(gateway: str) -> Iterator[Door]:
-    found = Door()
-
-    class Handler(ForwardingStandIn):
-        target = gateway
-
-        def respond(self) -> None:
-            body = self.body()
-            if found.is_open:
-                self.pass_back(self.forward(body))
-            else:
-                self.answer(503, b'{"code": "overloaded", "detail": "wait"}', Retry_After="1")
-
-    with serving(Handler) as found.url:
-        yield found
+def overloaded(_: Request) -> Fault:
+    return Fault.OVERLOADED
 
 
 def test_while_the_gateway_is_away_the_bridge_waits_with_bounded_memory_and_few_lines(
@@ -50,18 +25,21 @@ def test_while_the_gateway_is_away_the_bridge_waits_with_bounded_memory_and_few_
 ) -> None:
     topic = rows_topic(gateway, "g_away", "g.away")
     cluster.create_topic("g_away")
-    with door(gateway.address) as opened, run(topic, group="away", url=opened.url, log_repeat=60.0) as bridge:
+    with (
+        faulty_proxy(gateway.address, usual=overloaded) as proxy,
+        run(topic, group="away", url=proxy.url, log_repeat=60.0) as bridge,
+    ):
         bridge.wait(lambda: bridge.bridge.reasons() == ["g_away/0 waiting: overloaded"])
-        opened.is_open = True
+        proxy.usual = no_fault
         cluster.produce("g_away", [Record(row(0))])
         bridge.reaches("g_away", 0)
-        opened.is_open = False
+        proxy.usual = overloaded
         cluster.produce("g_away", [Record(row(n, text="x" * 1_000)) for n in range(1, 1_001)])
         partition = bridge.partition("g_away")
         bridge.wait(lambda: partition.is_paused and partition.state.name == "waiting")
         assert partition.buffer.bytes < 2_000 * 1_300  # the records of one look at the consumer's queue
         assert partition.counters.retries
-        opened.is_open = True
+        proxy.usual = no_fault
         bridge.reaches("g_away", 1_000)
         assert len(bridge.events("partition_waits")) == 1
         assert bridge.bridge.reasons() == []
@@ -75,11 +53,11 @@ def test_a_partition_that_comes_back_while_it_was_paused_is_read(
     cluster.create_topic("g_back", partitions=2)
     for number in range(2):
         cluster.produce("g_back", [Record(row(number), partition=number)])
-    with door(gateway.address) as opened, run(topic, group="back", url=opened.url) as bridge:
+    with faulty_proxy(gateway.address, usual=overloaded) as proxy, run(topic, group="back", url=proxy.url) as bridge:
         bridge.wait(lambda: len(bridge.bridge.reasons()) == 2)
         with run(topic, group="back") as other:
             bridge.wait(lambda: bridge.events("partitions_revoked"))
-            opened.is_open = True
+            proxy.usual = no_fault
             bridge.wait(lambda: len(bridge.events("partitions_assigned")) > 1)
             other.wait(lambda: sorted(ids(gateway.engine, "g.back")) == [0, 1])
 

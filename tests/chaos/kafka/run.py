@@ -22,7 +22,7 @@ from tests.api.commands import staged
 from tests.chaos.checks.oracle import Result
 from tests.chaos.kafka.fleet import Fleet
 from tests.chaos.kafka.source import COLUMNS, Source
-from tests.support.http.lossy_proxy import lossy_proxy
+from tests.support.http.faulty_proxy import Fault, Request, faulty_proxy
 from tests.support.http.server import api_process
 from tests.support.kafka import kafka_cluster, registry_double
 from tests.support.postgres.databases import private_database
@@ -97,10 +97,14 @@ def run_bridges(place: Path, seed: int, seconds: float) -> Result:
 def run(place: Path, gateway: str, key: str, engine: sa.Engine, plan: Plan, seed: int) -> Outcome:
     """Run the plan against a gateway whose tables are in the database of `engine`."""
     source_of_chance = random.Random(seed)
+
+    def fault_of(_: Request) -> Fault:
+        return Fault.LOST if source_of_chance.random() < plan.lost_answers else Fault.NONE
+
     with (
         kafka_cluster(topic_ids=True) as cluster,
         registry_double() as registry,
-        lossy_proxy(gateway, source_of_chance, plan.lost_answers) as proxy,
+        faulty_proxy(gateway, usual=fault_of) as proxy,
         GatewayClient(gateway, key) as client,
     ):
         source = Source(cluster, registry, plan.partitions)
@@ -118,7 +122,7 @@ def run(place: Path, gateway: str, key: str, engine: sa.Engine, plan: Plan, seed
             fleet.end()
         requests = _requests(engine)
         violations = (*fleet.failures, *_violations(engine, source))
-        done = (fleet.kills, fleet.rebalances, proxy.lost)
+        done = (fleet.kills, fleet.rebalances, proxy.happened[Fault.LOST])
         return Outcome(source.total, requests, *done, violations)
 
 

@@ -1,25 +1,10 @@
-"""HTTP servers of the tests' own, each a request handler that runs in threads: the base of stand-ins and proxies."""
+"""HTTP servers of the tests' own: each is a request handler that runs in threads."""
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
-
-import httpx
-
-_FORWARDED = (
-    "Authorization",
-    "Content-Type",
-    "Idempotency-Key",
-    "Mirrorgate-Load",
-    "Mirrorgate-Producer",
-    "Mirrorgate-Producer-Sequence",
-    "Mirrorgate-Producer-Position",
-)
-
-_TO_TARGETS = httpx.Client(trust_env=False, verify=False)
-"""Connections to all targets: opening a client takes longer than a request."""
+from typing import Any
 
 
 class StandIn(BaseHTTPRequestHandler):
@@ -65,21 +50,6 @@ class StandIn(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *arguments: Any) -> None:
         """Log nothing."""
-
-
-class ForwardingStandIn(StandIn):
-    """A handler that can pass requests on to the server at `target`."""
-
-    target: ClassVar[str]
-
-    def forward(self, body: bytes) -> httpx.Response:
-        """Send the request with this body to the target and return its answer."""
-        headers = {name: self.headers[name] for name in _FORWARDED if self.headers[name]}
-        return _TO_TARGETS.request(self.command, self.target + self.path, content=body, headers=headers)
-
-    def pass_back(self, response: httpx.Response) -> None:
-        """Answer as the target did."""
-        self.answer(response.status_code, response.content, Content_Type=response.headers["Content-Type"])
 
 
 @contextmanager
