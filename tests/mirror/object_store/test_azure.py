@@ -3,12 +3,10 @@
 No test runs against OneLake itself: these check the options and the first request.
 """
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -19,6 +17,7 @@ from app.azure_tokens import AzureTokens
 from app.mirror import target as object_store
 from app.mirror.target import MirrorTarget, store_options
 from mirrorgate.errors import Code, Misconfigured
+from tests.support.http.stand_in import StandIn, serving
 
 ONELAKE = "abfss://workspace@onelake.dfs.fabric.microsoft.com/lake.Lakehouse/Tables"
 
@@ -51,20 +50,13 @@ def blob_service() -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
     """Answer that nothing is there, and keep the path and the authorization of each request."""
     seen: list[tuple[str, str | None]] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # the name that the class calls
+    class Handler(StandIn):
+        def respond(self) -> None:
             seen.append((self.path, self.headers["Authorization"]))
-            self.send_error(401)
+            self.answer(401, b"")
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", seen
-        server.shutdown()
-        thread.join()
+    with serving(Handler) as address:
+        yield address, seen
 
 
 def test_a_target_at_onelake_signs_in_with_the_credential_of_the_landing_zone() -> None:
