@@ -4,49 +4,23 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pytest
 import sqlalchemy as sa
-from structlog.testing import capture_logs
 
-from mirrorgate.cli import main as cli
 from tests.api.calls import ADMIN_KEY, insert
-from tests.support.cli_output import first_json
+from tests.support.cli_output import Ended
+from tests.support.cli_output import Terminal as CommandLine
 from tests.support.http.faulty_proxy import Fault, faulty_proxy
 from tests.support.samples.images import staged_rows
 
 
 @dataclass
-class Ended:
-    """How a command ended and what it printed."""
-
-    status: int
-    output: str
-    errors: str
-
-    @property
-    def report(self) -> dict[str, Any]:
-        report: dict[str, Any] = first_json(self.output)
-        return report
-
-
-@dataclass
-class Terminal:
+class Terminal(CommandLine):
     """Runs `mirrorgate` in this process, with a gateway and a key."""
 
     address: str
-    monkeypatch: pytest.MonkeyPatch
-    capsys: pytest.CaptureFixture[str]
 
-    def run(self, *arguments: object) -> Ended:
-        connection = ["--url", self.address, "--key", ADMIN_KEY]
-        self.monkeypatch.setattr("sys.argv", ["mirrorgate", *map(str, arguments), *connection])
-        with capture_logs():  # the API logs to the same standard output
-            self.capsys.readouterr()
-            with pytest.raises(SystemExit) as ended:
-                cli.main()
-            output, errors = self.capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return Ended(ended.value.code, output, errors)
+    def run(self, *arguments: object, typed: str | None = None) -> Ended:
+        return super().run(*arguments, "--url", self.address, "--key", ADMIN_KEY, typed=typed)
 
     def be_interrupted(self, requests: int, *arguments: object) -> None:
         """Run a command that gives up: after this many requests, its gateway is busy and stays so."""

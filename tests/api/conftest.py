@@ -68,9 +68,9 @@ def client_with(gateway: Gateway, api_address: str) -> Iterator[ClientWith]:
 
 
 @pytest.fixture
-def terminal(api_address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
+def terminal(api_address: str, capsys: pytest.CaptureFixture[str]) -> Terminal:
     """Give a terminal with the address of the app and the admin key."""
-    return Terminal(api_address, monkeypatch, capsys)
+    return Terminal(capsys, api_address)
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from app.cli.tables.table_rows import ExportedRows, export_rows, find_exportable
 from app.domain.model.names import TableName
 from app.domain.model.table import Table
 from mirrorgate.errors import Code
-from tests.drain.test_landing_zone_command import Terminal, terminal
+from tests.drain.test_landing_zone_command import terminal
+from tests.support.cli_output import Terminal
 from tests.support.gateway_parts import registered, stage, typed
 from tests.support.postgres import sql
 from tests.support.rejections import rejected
@@ -131,7 +132,7 @@ def test_only_tables_whose_rows_all_have_images_are_exported(engine: sa.Engine) 
 
 
 def test_the_command_writes_the_file_and_tells_what_it_has(terminal: Terminal, table: Table, tmp_path: Path) -> None:
-    status, output = terminal.run("tables", "export-rows", "sales.t", "--to", tmp_path / "a.parquet", "--json")
+    status, output, _ = terminal.run("tables", "export-rows", "sales.t", "--to", tmp_path / "a.parquet", "--json")
     assert status == 0
     told = json.loads(output)
     assert (told["file"], told["rows"], told["sequence"]) == (str(tmp_path / "a.parquet"), 2, 2)

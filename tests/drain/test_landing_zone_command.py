@@ -10,8 +10,8 @@ from app.checks.preflight import examine
 from app.domain.preflight import Outcome
 from app.landing.open_zone import ZoneAddress
 from app.staging.ledger.leases import present_zone
-from mirrorgate.cli import main as cli
 from tests.drain.conftest import NewDrain
+from tests.support.cli_output import Terminal
 from tests.support.gateway_parts import registered, stage_keys
 from tests.support.samples.schemas import ID
 from tests.support.small_drain import publish_pending
@@ -20,34 +20,22 @@ from tests.support.small_drain import publish_pending
 @pytest.fixture
 def terminal(
     database_url: str, landing_zone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> "Terminal":
+) -> Terminal:
     monkeypatch.setenv("MIRRORGATE_DATABASE_URL", database_url)
     monkeypatch.setenv("MIRRORGATE_LANDING_ZONE", str(landing_zone))
     monkeypatch.setattr("app.cli.direct.configure_logging", lambda *_, **__: None)
-    return Terminal(monkeypatch, capsys)
-
-
-class Terminal:
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        self._monkeypatch, self._capsys = monkeypatch, capsys
-
-    def run(self, *arguments: object) -> tuple[int, str]:
-        self._capsys.readouterr()
-        self._monkeypatch.setattr("sys.argv", ["mirrorgate", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return int(str(ended.value.code)), self._capsys.readouterr().out
+    return Terminal(capsys)
 
 
 def test_the_move_names_both_zones_and_the_tables_that_have_no_folder_there(
     engine: sa.Engine, tmp_path: Path, new_drain: NewDrain, terminal: Terminal
 ) -> None:
-    assert terminal.run("landing-zone", "show") == (0, "no drain has started yet\n")
+    assert terminal.run("landing-zone", "show")[:2] == (0, "no drain has started yet\n")
     stage_keys(engine, registered(engine, "t", ID), [1])
     registered(engine, "empty", ID)
     publish_pending(new_drain())
     former = present_zone(engine)
-    status, output = terminal.run("landing-zone", "move", "--landing-zone", tmp_path / "new")
+    status, output, _ = terminal.run("landing-zone", "move", "--landing-zone", tmp_path / "new")
     now = present_zone(engine)
     assert status == 0
     assert f"was: {former}\nnow: {now}\n" in output

@@ -270,11 +270,13 @@ def test_doctor_finds_a_landing_zone_of_a_namesake_in_another_workspace(
     assert ZONE in remedy
 
 
-def test_doctor_shows_the_first_missing_step(fabric: Fabric, terminal: Terminal) -> None:
+def test_doctor_shows_the_first_missing_step(
+    fabric: Fabric, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert findings(terminal)["fabric_database"][0] == "unsafe"
     fabric.service.role = "None"
     assert list(findings(terminal)) == ["fabric_workspace"]
-    terminal.monkeypatch.setenv("IDENTITY_HEADER", "wrong")
+    monkeypatch.setenv("IDENTITY_HEADER", "wrong")
     assert list(findings(terminal)) == ["fabric_token"]
 
 

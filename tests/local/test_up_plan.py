@@ -14,8 +14,8 @@ from app import extras
 from app.local.embedded import postgres as postgres_account
 from app.local.up import plan_up
 from app.settings import Settings
-from mirrorgate.cli.main import main
 from mirrorgate.errors import Code, Misconfigured
+from tests.support.cli_output import Terminal
 from tests.support.processes import REPOSITORY
 
 ONELAKE: Final = "abfss://w@onelake.dfs.fabric.microsoft.com/i.MirroredDatabase/Files/LandingZone"
@@ -135,11 +135,8 @@ def test_a_part_without_its_packages_names_the_extra(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
-    monkeypatch.setattr("sys.argv", ["mirrorgate", command])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 78
-    said = capsys.readouterr().err
+    status, _, said = Terminal(capsys).run(command)
+    assert status == 78
     assert said.startswith(f"error extra_missing: `mirrorgate {command}` needs packages that are not installed: ")
     assert f"mirrorgate-gateway[{'embedded' if command == 'up' else command}]" in said
 
@@ -172,14 +169,10 @@ def test_a_part_that_cannot_start_says_so_in_two_lines_without_a_traceback(
 ) -> None:
     for name in [name for name in os.environ if name.startswith("MIRRORGATE_")]:
         monkeypatch.delenv(name)
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "environ", dict(os.environ))  # options become variables of the process
-        patch.setattr("app.main.configure_logging", lambda _: None)
-        patch.setattr("app.main.signal.signal", lambda *_: None)
-        patch.setattr("sys.argv", ["mirrorgate", *command])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    assert ended.value.code == 78
-    first, second = capsys.readouterr().err.splitlines()
+    monkeypatch.setattr("app.main.configure_logging", lambda _: None)
+    monkeypatch.setattr("app.main.signal.signal", lambda *_: None)
+    status, _, errors = Terminal(capsys).run(*command)
+    assert status == 78
+    first, second = errors.splitlines()
     assert said in first
     assert second.startswith("remedy: ")

@@ -18,6 +18,7 @@ from mirrorgate.http import GatewayClient
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import Ended, Terminal
 from tests.client.table_manifest.tables import declared_tables
+from tests.support.cli_output import Typed
 from tests.support.processes import REPOSITORY
 
 ORDERS = """\
@@ -34,13 +35,6 @@ tables:
 
 
 Run = Callable[..., Ended]
-
-
-class Answering(io.StringIO):
-    """A terminal with a user who answers."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture
@@ -161,10 +155,10 @@ def test_apply_asks_only_on_a_terminal(gateway: Gateway, apply: Run, monkeypatch
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     ended = apply(ORDERS)
     assert (ended.status, "Give --yes to make the changes" in ended.errors) == (1, True)
-    monkeypatch.setattr("sys.stdin", Answering("n\n"))
+    monkeypatch.setattr("sys.stdin", Typed("n\n"))
     assert apply(ORDERS).status == 1
     assert gateway.get("/v1/tables").json()["tables"] == []
-    monkeypatch.setattr("sys.stdin", Answering("y\n"))
+    monkeypatch.setattr("sys.stdin", Typed("y\n"))
     assert apply(ORDERS).status == 0
     assert len(gateway.get("/v1/tables").json()["tables"]) == 2
 
