@@ -25,16 +25,14 @@ from app.settings import Settings
 from app.staging.connection.schema_revision import present_installation
 from mirrorgate.errors import Code, Misconfigured
 from tests.support.cli_output import first_json
-from tests.support.processes import REPOSITORY
+from tests.support.processes import environment_with, finished
 
 OTHER = UUID(int=2)
 UNSAFE = ["postgres_fsync", "postgres_full_page_writes", "postgres_synchronous_commit"]
 
 
 def run(module: str, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
-    bare = {name: value for name, value in os.environ.items() if not name.startswith("MIRRORGATE_")}
-    command = [sys.executable, "-m", module, *arguments]
-    return subprocess.run(command, cwd=REPOSITORY, env=bare | variables, capture_output=True, text=True, timeout=60)
+    return finished(sys.executable, "-m", module, *arguments, environment=environment_with() | variables)
 
 
 def set_up(database_url: str, landing_zone: Path) -> Mapping[str, str]:
@@ -120,8 +118,7 @@ preflight.open_zone = noisy
 typer.run(doctor.doctor)
 """
     command = [sys.executable, "-c", program, "--json", "--landing-zone", str(tmp_path), "--data-dir", str(tmp_path)]
-    environment = os.environ | {"MIRRORGATE_LOG_LEVEL": level}
-    ran = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=60)
+    ran = finished(*command, environment=os.environ | {"MIRRORGATE_LOG_LEVEL": level})
     assert isinstance(first_json(ran.stdout), list)
     assert ("storage_retry" in ran.stderr) == (level == "debug")
 

@@ -16,7 +16,7 @@ from mirrorgate_zone.emulator.fabric_api import WORKSPACE_ID, Database, sync, ta
 from mirrorgate_zone.emulator.onelake import ITEM, OneLake
 from tests.fabric.conftest import Terminal
 from tests.support.fabric.endpoint import Fabric
-from tests.support.processes import REPOSITORY
+from tests.support.processes import REPOSITORY, finished
 
 ZONE = f"abfss://{WORKSPACE_ID}@onelake.dfs.fabric.microsoft.com/{ITEM[0]}/Files/LandingZone"
 FILE = "00000000000000000001.parquet"
@@ -285,7 +285,7 @@ def test_a_command_shows_warnings_and_no_retries() -> None:
         "import structlog; from app.cli.fabric import fabric_settings; fabric_settings('doctor', 'w', 'd');"
         "log = structlog.get_logger(); log.info('storage_retry'); log.warning('look_here')"
     )
-    ran = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+    ran = finished(sys.executable, "-c", program)
     assert ran.returncode == 0, ran.stderr
     assert (ran.stdout, "look_here" in ran.stderr, "storage_retry" in ran.stderr) == ("", True, False)
 

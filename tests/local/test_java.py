@@ -8,6 +8,7 @@ import pytest
 from app.local.embedded import find_java
 from app.local.embedded import java as java_module
 from mirrorgate.errors import Code, Misconfigured
+from tests.support.processes import finished, succeeded
 
 VECTOR = "jdk.incubator.vector"
 NO_JAVA = {"PATH": "/nonexistent"}
@@ -28,7 +29,7 @@ def fake_java(home: Path, version: str) -> Path:
 
 
 def java_version(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([home / "bin" / "java", *arguments, "-version"], capture_output=True, text=True, timeout=60)
+    return finished(home / "bin" / "java", *arguments, "-version")
 
 
 def test_java_home_is_used_when_it_is_new_enough(tmp_path: Path) -> None:
@@ -66,7 +67,7 @@ def test_the_launcher_passes_every_other_word_on_unchanged(tmp_path: Path) -> No
     echo.chmod(0o755)
     wrapper = java_module._write_wrapper(tmp_path / "home", echo)
     words = ["-Xmx1g", "", "a b", "$HOME", "'", "--add-modules", "java.sql", f"--add-modules={VECTOR}", "--add-modules"]
-    passed = subprocess.run([wrapper, *words], capture_output=True, text=True, check=True).stdout.splitlines()
+    passed = succeeded(wrapper, *words).splitlines()
     assert passed == ["<-Xmx1g>", "<>", "<a b>", "<$HOME>", "<'>", "<--add-modules>", "<java.sql>", "<--add-modules>"]
 
 

@@ -15,7 +15,7 @@ import pytest
 from app.local.embedded import postgres as postgres_account
 from app.local.embedded.postgres import PrivatePostgres
 from mirrorgate.errors import Code, Misconfigured
-from tests.support.processes import REPOSITORY, is_alive, read_line, started
+from tests.support.processes import REPOSITORY, finished, is_alive, read_line, started
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -44,17 +44,8 @@ def socket_folder(data_dir: Path) -> Path:
 
 def run_as_nobody(command: list[str]) -> "subprocess.CompletedProcess[str]":
     search = os.pathsep.join([str(REPOSITORY), sysconfig.get_path("purelib")])
-    return subprocess.run(
-        command,
-        cwd="/",
-        env={"PYTHONPATH": search, "PYTHONDONTWRITEBYTECODE": "1"},
-        user=NOBODY,
-        group=NOBODY,
-        extra_groups=[],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    environment = {"PYTHONPATH": search, "PYTHONDONTWRITEBYTECODE": "1"}
+    return finished(*command, environment=environment, cwd="/", user=NOBODY, group=NOBODY, extra_groups=[])
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from app.local.embedded import postgres as postgres_account
 from app.local.embedded.postgres import PrivatePostgres, choose_account
 from mirrorgate.errors import Code, Misconfigured
+from tests.support.processes import succeeded
 
 ALL = (1 << 41) - 1
 DOCKER = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31))
@@ -84,8 +84,7 @@ def test_in_a_container_like_bounding_set_it_runs(tmp_path: Path) -> None:
     names = "chown,dac_override,fowner,fsetid,kill,setgid,setuid,setpcap,net_bind_service,sys_chroot"
     only = "-all,+" + names.replace(",", ",+")
     command = ["setpriv", f"--bounding-set={only}", sys.executable, "-m", "tests.local.runs_postgres"]
-    done = subprocess.run([*command, str(tmp_path / "data"), "--stop"], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
+    succeeded(*command, tmp_path / "data", "--stop")
 
 
 def test_a_user_id_without_a_name_is_rejected_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

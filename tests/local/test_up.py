@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -27,7 +26,7 @@ from app.local.supervisor import Child
 from app.local.up import UpPlan
 from app.settings import Settings, start_checks
 from mirrorgate.errors import Code, Misconfigured
-from tests.support.processes import REPOSITORY
+from tests.support.processes import finished, succeeded
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -147,7 +146,7 @@ def test_on_a_terminal_nobody_sees_raw_log_lines(tmp_path: Path) -> None:
         "log.warning('start_check', detail='0.5 GiB are free', remedy='Make room.');"
         "log.warning('child_ended', child='api', reason='exit code 3'); print(out.getvalue(), end='')"
     )
-    ran = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    ran = finished(sys.executable, "-c", program)
     assert ran.stderr == ""
     assert ran.stdout.splitlines() == [
         "warning: 0.5 GiB are free. Make room.",
@@ -189,9 +188,7 @@ def test_another_account_reads_nothing_in_the_data_directory() -> None:
 
         def seen() -> str:
             command = ["/usr/bin/env", "-i", "python3", "-c", look, folder]
-            return subprocess.run(
-                command, user=65534, group=65534, extra_groups=[], cwd="/", capture_output=True, text=True, check=True
-            ).stdout.strip()
+            return succeeded(*command, user=65534, group=65534, extra_groups=[], cwd="/").strip()
 
         assert "landing-zone" in seen()
         with DataDirectory(data_dir) as directory:

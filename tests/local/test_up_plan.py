@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +15,7 @@ from app.local.up import plan_up
 from app.settings import Settings
 from mirrorgate.errors import Code, Misconfigured
 from tests.support.cli_output import Terminal
-from tests.support.processes import REPOSITORY
+from tests.support.processes import REPOSITORY, environment_with, finished
 
 ONELAKE: Final = "abfss://w@onelake.dfs.fabric.microsoft.com/i.MirroredDatabase/Files/LandingZone"
 RIGHTS: Final = '{"a": {"rights": ["read"], "tables": ["*"]}}'
@@ -39,17 +38,10 @@ WRONG: Final[Mapping[str, Mapping[str, str]]] = {
 
 def rejected(folder: Path, given: Mapping[str, str], *options: str) -> list[str]:
     """Return what `mirrorgate up` prints with these settings; check that it leaves nothing behind."""
-    bare = {name: value for name, value in os.environ.items() if not name.startswith(("MIRRORGATE_", "AZURE_"))}
-    environment = {"MIRRORGATE_PORT": "0", **bare, **{f"MIRRORGATE_{name}": value for name, value in given.items()}}
+    environment = environment_with(**{"PORT": "0", **given})
+    bare = {name: value for name, value in environment.items() if not name.startswith("AZURE_")}
     command = [sys.executable, "-c", "from mirrorgate.cli.__main__ import main; main()", "up", *options]
-    ran = subprocess.run(
-        command,
-        cwd=folder,
-        env=environment | {"PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    ran = finished(*command, cwd=folder, environment=bare | {"PYTHONPATH": str(REPOSITORY)})
     assert (ran.returncode, ran.stdout) == (78, "")
     assert [*folder.iterdir()] == []
     return ran.stderr.splitlines()
@@ -142,10 +134,8 @@ def test_a_part_without_its_packages_names_the_extra(
 
 
 def test_a_child_that_cannot_start_says_why_in_one_json_line() -> None:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MIRRORGATE_")}
     for module in ("app.main", "spark_jobs.drain"):
-        command = [sys.executable, "-m", module, "--parent-pid", str(os.getpid())]
-        ran = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=60)
+        ran = finished(sys.executable, "-m", module, "--parent-pid", os.getpid(), environment=environment_with())
         (line,) = ran.stderr.splitlines()
         said = json.loads(line)
         assert (ran.returncode, said["event"], said["code"]) == (78, "start_failed", "bad_setting")

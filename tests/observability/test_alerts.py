@@ -6,7 +6,6 @@ Without promtool, a part of the tests is skipped; the names of metrics and label
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -30,6 +29,7 @@ from tests.support.expositions import (
     recording,
     series_of,
 )
+from tests.support.processes import succeeded
 from tools.reference import RUNBOOKS
 
 MINUTES: Final = 45
@@ -166,8 +166,8 @@ def test_every_alert_has_a_fault() -> None:
 def test_promtool_accepts_the_rules_and_the_scrape_configurations(tmp_path: Path) -> None:
     shutil.copytree(ALERTS.parent, tmp_path, dirs_exist_ok=True)
     (tmp_path / "mirrorgate.key").write_text("mg_…")
-    promtool("check", "rules", tmp_path / "alerts.yaml")
-    promtool("check", "config", tmp_path / "prometheus.yaml", tmp_path / "compose.yaml")
+    succeeded("promtool", "check", "rules", tmp_path / "alerts.yaml")
+    succeeded("promtool", "check", "config", tmp_path / "prometheus.yaml", tmp_path / "compose.yaml")
 
 
 @needs_promtool
@@ -178,7 +178,7 @@ def test_each_alert_fires_on_its_fault_and_not_otherwise(tmp_path: Path) -> None
     (tmp_path / "tests.yaml").write_text(  # JSON is YAML, and written in a hundredth of the time
         json.dumps({"rule_files": ["alerts.yaml"], "evaluation_interval": "1m", "tests": tests})
     )
-    promtool("test", "rules", tmp_path / "tests.yaml")
+    succeeded("promtool", "test", "rules", tmp_path / "tests.yaml")
 
 
 def test_every_metric_and_label_of_the_alerts_is_exposed_by_a_real_process() -> None:
@@ -197,12 +197,6 @@ def test_every_alert_tells_what_to_do_and_leads_to_its_section() -> None:
         assert labels["severity"] in {"critical", "warning"}
         assert annotations.keys() == {"summary", "description", "runbook_url"}
         assert annotations["runbook_url"] == f"{SITE}troubleshoot/alerts/#{rule['alert'].lower()}"
-
-
-def promtool(*arguments: object) -> str:
-    ran = subprocess.run(["promtool", *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
 
 
 def promtools_test(fault: Fault) -> dict[str, Any]:

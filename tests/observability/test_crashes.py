@@ -1,10 +1,9 @@
 """What a process leaves that a library in C has crashed."""
 
 import signal
-import subprocess
 import sys
 
-from tests.project.facts import REPOSITORY
+from tests.support.processes import finished
 
 CRASHES = """
 import ctypes
@@ -16,7 +15,7 @@ ctypes.string_at(0)
 
 
 def test_a_crash_in_a_library_says_where_each_thread_was() -> None:
-    ran = subprocess.run([sys.executable, "-c", CRASHES], cwd=REPOSITORY, capture_output=True, text=True)
+    ran = finished(sys.executable, "-c", CRASHES)
     assert ran.returncode == -signal.SIGSEGV
     assert "Segmentation fault" in ran.stderr
     assert "in string_at" in ran.stderr

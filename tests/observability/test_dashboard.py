@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from tests.observability.test_alerts import JOBS, needs_promtool, promtool
+from tests.observability.test_alerts import JOBS, needs_promtool
 from tests.support.expositions import (
     PROCESSES,
     REPOSITORY,
@@ -21,6 +21,7 @@ from tests.support.expositions import (
     recording,
     series_of,
 )
+from tests.support.processes import succeeded
 from tools.dashboard.__main__ import COLUMNS, DASHBOARD, dashboard
 
 GRAFANA: Final = REPOSITORY / "deploy" / "grafana"
@@ -129,7 +130,7 @@ def test_every_panel_of_a_healthy_gateway_has_data_except_those_about_faults(tmp
         "tests": [{"interval": "1m", "input_series": list(constant_series()), "promql_expr_test": tests}],
     }
     (tmp_path / "tests.yaml").write_text(yaml.safe_dump(written))
-    promtool("test", "rules", tmp_path / "tests.yaml")
+    succeeded("promtool", "test", "rules", tmp_path / "tests.yaml")
 
 
 def constant_series() -> Iterator[dict[str, str]]:

@@ -22,7 +22,7 @@ from app.observability.resource_watch import ResourceWatch, memory_limit, open_d
 from app.settings import Settings
 from app.settings.start_checks import check_memory, check_space
 from mirrorgate.errors import Code, Misconfigured
-from tests.support.processes import REPOSITORY
+from tests.support.processes import REPOSITORY, succeeded
 from tests.support.waiting import wait_until
 
 MIB = 2**20
@@ -47,8 +47,7 @@ watch.check()
 
 
 def test_a_process_raises_its_descriptor_limit_and_says_when_descriptors_run_out_and_are_back() -> None:
-    ran = subprocess.run([sys.executable, "-c", RUNS_OUT], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    first, *lines = ran.stdout.splitlines()
+    first, *lines = succeeded(sys.executable, "-c", RUNS_OUT).splitlines()
     assert first == "1200"
     assert ["resource_low" in line or "resource_recovered" in line for line in lines] == [True, True]
     assert "1200 of 1200 file descriptors are open" in lines[0]
@@ -147,8 +146,7 @@ def test_the_memory_limit_is_the_smallest_that_holds() -> None:
         f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({1_500 * MIB}, {1_500 * MIB}));"
         "from app.observability.resource_watch import memory_limit; print(memory_limit())"
     )
-    ran = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    assert int(ran.stdout) == min(1_500 * MIB, memory_limit() or sys.maxsize)
+    assert int(succeeded(sys.executable, "-c", program)) == min(1_500 * MIB, memory_limit() or sys.maxsize)
 
 
 def test_little_space_is_written_in_mebibytes() -> None:

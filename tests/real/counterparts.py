@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from tests.sdk.toolchains import npm_packages, python_environment, python_packages
-from tests.support.processes import REPOSITORY
+from tests.support.processes import REPOSITORY, finished
 
 LOCK: Final = REPOSITORY / "requirements" / "real.lock"
 FABRIC_LOCK: Final = REPOSITORY / "requirements" / "real-fabric.lock"
@@ -76,7 +76,7 @@ def package_version(python: Path, package: str) -> str:
 
 def output_of(program: Path, *arguments: str) -> str:
     """Return what a program prints, such as its version."""
-    ran = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    ran = finished(program, *arguments)
     return ran.stdout + ran.stderr
 
 

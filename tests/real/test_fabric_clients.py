@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import subprocess
 import sys
 from operator import itemgetter
 from pathlib import Path
@@ -16,6 +15,7 @@ from app.mirror.target import arrow_dataset
 from mirrorgate.testing import RunningEmulator
 from tests.real.counterparts import fabric_python, package_version
 from tests.real.report import Report
+from tests.support.processes import succeeded
 
 CLIENTS = Path(__file__).with_name("fabric_clients.py")
 COMMAND = [sys.executable, "-c", "from mirrorgate.cli.main import main; main()"]
@@ -27,11 +27,7 @@ Rows = dict[int, dict[str, Any]]
 def run(emulator: RunningEmulator, command: list[str], given: Any = None) -> str:
     """Run a program with the emulator's addresses; return what it prints."""
     environment = os.environ | emulator.environment
-    ran = subprocess.run(
-        command, input=json.dumps(given), env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
+    return succeeded(*command, environment=environment, input=json.dumps(given), timeout=300)
 
 
 def workload(seed: int) -> tuple[list[tuple[str | None, str, str, list[dict[str, Any]]]], dict[str, Rows]]:

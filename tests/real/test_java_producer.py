@@ -1,7 +1,6 @@
 """Java's producer writes rows and tombstones with several settings, and the Kafka bridge reads them."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from tests.real.counterparts import jar_version, real_python
 from tests.real.debezium import java_environment, landed, mirrored, verify_zone
 from tests.real.report import Report
 from tests.support.kafka import MockCluster
+from tests.support.processes import succeeded
 
 PRODUCER: Final = Path(__file__).with_name("java_producer.py")
 PARTITIONS: Final = 3
@@ -39,11 +39,7 @@ def produce(folder: Path, bootstrap: str) -> None:
         for topic, chosen in SETTINGS.items()
     ]
     (folder / "producer.json").write_text(json.dumps({"bootstrap": bootstrap, "writers": writers}))
-    command = [real_python(), PRODUCER, folder / "producer.json"]
-    ran = subprocess.run(
-        command, env=java_environment(folder), capture_output=True, text=True, timeout=300, check=False
-    )
-    assert ran.returncode == 0, ran.stderr[-4000:]
+    succeeded(real_python(), PRODUCER, folder / "producer.json", environment=java_environment(folder), timeout=300)
 
 
 def test_what_the_producer_writes_lands_with_its_keys_headers_and_tombstones(

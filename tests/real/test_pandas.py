@@ -2,12 +2,11 @@
 
 import os
 import re
-import subprocess
 import sys
 
 from tests.real.counterparts import PANDAS, pandas_folder
 from tests.real.report import Report
-from tests.support.processes import REPOSITORY
+from tests.support.processes import succeeded
 
 TESTS = ["tests/api/client/test_pandas.py", "tests/mirror/test_readers.py::test_pandas_reads_it"]
 
@@ -15,10 +14,7 @@ TESTS = ["tests/api/client/test_pandas.py", "tests/mirror/test_readers.py::test_
 def test_frames_of_pandas_land_with_their_types_and_read_the_mirror(report: Report) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", *TESTS]
     environment = os.environ | {"PYTHONPATH": str(pandas_folder())}
-    ran = subprocess.run(
-        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    passed = re.search(r"^(\d+) passed in", ran.stdout, re.MULTILINE)
-    assert passed is not None, f"a test was skipped:\n{ran.stdout}"
+    printed = succeeded(*command, environment=environment, timeout=300)
+    passed = re.search(r"^(\d+) passed in", printed, re.MULTILINE)
+    assert passed is not None, f"a test was skipped:\n{printed}"
     report.add(PANDAS.read_text().split()[0].replace("==", " "), int(passed[1]))

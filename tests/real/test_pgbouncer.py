@@ -17,7 +17,7 @@ from tests.real.counterparts import debian_program, output_of
 from tests.real.debezium import Rows, by_id, landed
 from tests.real.report import Report
 from tests.support.postgres.pooler import pooled
-from tests.support.processes import REPOSITORY, environment_with
+from tests.support.processes import environment_with, finished
 
 TABLE: Final = "shop.orders"
 
@@ -30,8 +30,7 @@ def pgbouncer() -> str:
 
 def run(url: str, zone: Path, *command: str) -> "subprocess.CompletedProcess[str]":
     environment = environment_with(DATABASE_URL=url, LANDING_ZONE=zone, ALLOW_UNSAFE="true", PORT=0)
-    program = [sys.executable, "-m", *command]
-    return subprocess.run(program, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=120)
+    return finished(sys.executable, "-m", *command, environment=environment, timeout=120)
 
 
 def findings(url: str, zone: Path) -> dict[str, dict[str, Any]]:

@@ -20,7 +20,7 @@ from tests.real.report import Report
 from tests.support.expositions import ALERTS, alert_rules, families_of, metric_names, recording
 from tests.support.http.server import api_process, free_port
 from tests.support.postgres import sql
-from tests.support.processes import environment_with, program
+from tests.support.processes import environment_with, program, succeeded
 from tests.support.waiting import wait_until
 
 TABLE: Final = "shop.orders"
@@ -97,8 +97,7 @@ def configured(folder: Path, targets: dict[str, str], alertmanager: str, key: st
     (folder / "alertmanager.yaml").write_text("route: { receiver: none }\nreceivers: [{ name: none }]\n")
     promtool = debian_program("prometheus", "promtool")
     for command in (("config", "prometheus.yaml"), ("rules", ALERTS)):
-        checked = subprocess.run([promtool, "check", *command], cwd=folder, capture_output=True, text=True, timeout=60)
-        assert checked.returncode == 0, checked.stdout + checked.stderr
+        succeeded(promtool, "check", *command, cwd=folder)
     return folder / "prometheus.yaml"
 
 

@@ -64,6 +64,24 @@ def read_line(process: "subprocess.Popen[str]") -> str:
     return line
 
 
+def finished(
+    *command: object, environment: dict[str, str] | None = None, **options: Any
+) -> "subprocess.CompletedProcess[str]":
+    """Run a program in the repository until it ends, for a minute at most; return its status and what it printed.
+
+    `options` are those of subprocess.run.
+    """
+    usual: dict[str, Any] = {"cwd": REPOSITORY, "capture_output": True, "text": True, "timeout": 60}
+    return subprocess.run([*map(str, command)], env=environment, check=False, **usual | options)
+
+
+def succeeded(*command: object, **options: Any) -> str:
+    """Run a program as `finished` does; return its standard output. Fail with all that it printed if it fails."""
+    ran = finished(*command, **options)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
 def start_program(
     log: Path,
     *command: object,

@@ -5,7 +5,6 @@ accepted request that breaks the contract, a rejected one that fits it, a method
 """
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +21,7 @@ from tests.api.calls import ADMIN_KEY, own_gateway
 from tests.support.gateway_parts import current
 from tests.support.mirror_reports import report_of
 from tests.support.postgres import sql
-from tests.support.processes import REPOSITORY
+from tests.support.processes import REPOSITORY, succeeded
 from tools.openapi import CONTRACT
 
 CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
@@ -51,10 +50,7 @@ def fuzz(address: str, folder: Path, *options: str, configuration: Path = CONFIG
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(configuration), "run", str(CONTRACT)]
     command += ["--url", address, "--header", f"Authorization: Bearer {ADMIN_KEY}", "--no-color", "--warnings", "off"]
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
-    ran = subprocess.run(
-        [*command, *options], cwd=folder, env=environment, capture_output=True, text=True, timeout=900, check=False
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    succeeded(*command, *options, environment=environment, cwd=folder, timeout=900)
 
 
 @pytest.mark.slow
