@@ -30,3 +30,9 @@ def serve(database_url: str) -> Iterator[Serve]:
 @pytest.fixture
 def gateway(serve: Serve) -> Gateway:
     return serve()
+
+
+def held(gateway: Gateway) -> list[float]:
+    """Return how many requests, unfinished bodies and bytes count; the process may have held some before."""
+    names = ("change_requests_in_flight", "unfinished_bodies", "body_bytes_in_memory")
+    return [gateway.metric(name) for name in names]

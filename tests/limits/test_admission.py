@@ -41,9 +41,8 @@ def connections() -> Iterator[ExitStack]:
 
 def half(gateway: Gateway, connections: ExitStack, size: int, *, path: str = PATH, key: str = ADMIN_KEY) -> RawClient:
     """Return a connection on which the gateway has received a head and one byte of a body of this size."""
-    client = connections.enter_context(connected(str(gateway.base_url)))
-    client.send(head(path, key, f"Content-Length: {size}", "Expect: 100-continue"))
-    assert client.answer().status == 100
+    client = connections.enter_context(connected(gateway.address))
+    assert client.asks(path, key, size) == 100
     client.send(BODY[:1])
     return client
 
@@ -66,7 +65,7 @@ def assert_status_is_answered(gateway: Gateway) -> None:
 
 def beyond(gateway: Gateway, connections: ExitStack, key: str = ADMIN_KEY) -> None:
     """Check that one more unfinished body of this key is rejected."""
-    client = connections.enter_context(connected(str(gateway.base_url)))
+    client = connections.enter_context(connected(gateway.address))
     client.send(head(PATH, key, f"Content-Length: {len(BODY)}"))
     answer = client.answer()
     assert (answer.status, answer.json()["code"], answer.headers["retry-after"]) == (503, "overloaded", "1")
@@ -89,7 +88,7 @@ def test_beyond_so_many_unfinished_bodies_others_are_rejected_until_one_is_done(
 def test_unfinished_bodies_take_no_place_of_requests_that_have_arrived(serve: Serve, connections: ExitStack) -> None:
     gateway = serve(max_concurrent_requests=3, max_key_share=1)
     waiting = [half(gateway, connections, len(BODY)) for _ in range(3)]
-    with connected(str(gateway.base_url)) as whole:
+    with connected(gateway.address) as whole:
         whole.send(request(PATH, ADMIN_KEY, BODY))  # head and body at once
         assert whole.answer().status == 202
     assert [rest(client, len(BODY)) for client in waiting] == [202] * 3
@@ -100,7 +99,7 @@ def test_beyond_so_many_requests_in_progress_others_are_rejected(
 ) -> None:
     gateway = serve(max_concurrent_requests=2, max_key_share=1)
     before = gateway.metric("change_requests_in_flight")
-    clients = [connections.enter_context(connected(str(gateway.base_url))) for _ in range(3)]
+    clients = [connections.enter_context(connected(gateway.address)) for _ in range(3)]
     connections.callback(commit_freely, engine)
     with held_commits(engine):
         for client in clients[:2]:
@@ -136,7 +135,7 @@ def test_bodies_that_are_half_there_do_not_block_each_other_for_ever(serve: Serv
     """Together they do not fit: some are rejected, at once and while none of them is finished, and the others go on."""
     size = 4 * READ_AHEAD_BYTES
     gateway = serve(max_body_bytes=size, max_bytes_in_memory=2 * size, max_key_share=1)
-    clients = [connections.enter_context(connected(str(gateway.base_url))) for _ in range(7)]
+    clients = [connections.enter_context(connected(gateway.address)) for _ in range(7)]
     for client in clients:
         client.send(head(PATH, ADMIN_KEY, f"Content-Length: {size}") + BODY.ljust(READ_AHEAD_BYTES))
     for client in clients:
@@ -153,7 +152,7 @@ def test_one_key_gets_no_more_than_its_share(serve: Serve, connections: ExitStac
     greedy = gateway.new_key("ingest")["key"]
     for _ in range(2):
         half(gateway, connections, 50_000, key=greedy)
-    with Gateway.at(str(gateway.base_url), greedy) as client:
+    with Gateway.at(gateway.address, greedy) as client:
         answer = client.post(PATH, content=BODY, headers={"Content-Type": "application/json"})
         rejected(answer)
         assert "this key has 100000 bytes" in answer.json()["detail"]
@@ -190,7 +189,7 @@ def test_several_busy_keys_leave_room_for_another(serve: Serve, connections: Exi
 
 def test_a_body_without_a_length_is_reserved_as_it_comes(serve: Serve, connections: ExitStack) -> None:
     gateway = serve(max_body_bytes=100_000, max_bytes_in_memory=200_000, max_key_share=1)
-    chunked = connections.enter_context(connected(str(gateway.base_url)))
+    chunked = connections.enter_context(connected(gateway.address))
     chunked.send(head(PATH, ADMIN_KEY, "Transfer-Encoding: chunked") + chunk(BODY.ljust(50_000)))
     half(gateway, connections, 100_000)
     wait_until(lambda: not fits(gateway, 50_001), within=30, what="what came of the chunks is reserved")
@@ -240,7 +239,7 @@ def test_whatever_becomes_of_a_request_its_room_is_given_back(serve: Serve, conn
     ):
         sent = {"Content-Type": "application/json", **headers}
         assert gateway.post(PATH, content=content, headers=sent).status_code == status
-    with connected(str(gateway.base_url)) as gone:
+    with connected(gateway.address) as gone:
         gone.send(head(PATH, ADMIN_KEY, "Content-Length: 50000") + BODY)
     wait_until(
         lambda: gateway.post(PATH, content=BODY.ljust(50_000)).is_success,

@@ -1,6 +1,7 @@
 """Callers without a valid key: their bodies are not read, and other callers are unaffected."""
 
 import json
+from contextlib import ExitStack
 
 import pytest
 
@@ -30,17 +31,17 @@ ROUTES = [
 def test_a_caller_without_a_key_is_rejected_before_a_byte_of_its_body_is_read(
     gateway: Gateway, method: str, path: str
 ) -> None:
-    with connected(str(gateway.base_url)) as client:
+    with connected(gateway.address) as client:
         client.send(head(path, WRONG_KEY, "Content-Length: 1000", "Expect: 100-continue", method=method))
         answer = client.answer()  # no 100: the body is not asked for
         assert answer.status in ({404} if path == "/v1/nothing" else {401, 405})
-    with connected(str(gateway.base_url)) as client:
+    with connected(gateway.address) as client:
         client.send(head(path, WRONG_KEY, "Content-Length: 1000", method=method))
         assert client.answer().status in {401, 404, 405}
 
 
 def test_the_connection_of_a_rejected_caller_is_closed_after_it_got_its_answer(gateway: Gateway) -> None:
-    with connected(str(gateway.base_url)) as client:
+    with connected(gateway.address) as client:
         client.send(head("/v1/keys", WRONG_KEY, f"Content-Length: {MIB}") + b" " * (MIB // 2))
         answer = client.answer()
         assert (answer.status, answer.headers["connection"]) == (401, "close")
@@ -53,7 +54,7 @@ def test_a_rejected_caller_that_sends_its_whole_body_first_gets_its_answer(
 ) -> None:
     monkeypatch.setattr(http_protocol, "MAX_LINGER_SECONDS", 60)
     gateway = serve(max_body_bytes=MIB)
-    with connected(str(gateway.base_url)) as client:
+    with connected(gateway.address) as client:
         client.send(head(PATH, key, f"Content-Length: {32 * MIB}") + b" " * (32 * MIB))  # more than sockets buffer
         assert client.answer().status == status
 
@@ -61,7 +62,7 @@ def test_a_rejected_caller_that_sends_its_whole_body_first_gets_its_answer(
 def test_a_rejected_caller_that_goes_on_sending_is_cut_off(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_protocol, "MAX_LINGER_SECONDS", 0.1)
     gateway = serve()
-    with connected(str(gateway.base_url)) as client:
+    with connected(gateway.address) as client:
         client.send(head("/v1/keys", WRONG_KEY, f"Content-Length: {2**40}"))
         assert client.answer().status == 401
         with pytest.raises(OSError, match=r"reset|pipe"):
@@ -71,18 +72,15 @@ def test_a_rejected_caller_that_goes_on_sending_is_cut_off(serve: Serve, monkeyp
 
 def test_bodies_of_callers_without_a_key_take_nothing_from_the_memory_of_others(serve: Serve) -> None:
     gateway = serve(max_body_bytes=100_000, max_bytes_in_memory=200_000, max_concurrent_requests=2, max_key_share=1)
-    clients = [connected(str(gateway.base_url)) for _ in range(8)]
-    for client in clients:
-        sender = client.__enter__()
-        path = "/v1/keys" if client is clients[0] else PATH
-        sender.send(head(path, WRONG_KEY, "Content-Length: 100000") + b" " * 99_999)
-    assert gateway.post(PATH, content=BODY.ljust(100_000)).status_code == 202
-    for client in clients:
-        client.__exit__(None, None, None)
+    with ExitStack() as senders:
+        for path in ("/v1/keys", *[PATH] * 7):
+            sender = senders.enter_context(connected(gateway.address))
+            sender.send(head(path, WRONG_KEY, "Content-Length: 100000") + b" " * 99_999)
+        assert gateway.post(PATH, content=BODY.ljust(100_000)).status_code == 202
 
 
 def test_a_caller_with_a_key_may_go_on_after_a_rejection_of_another_kind(gateway: Gateway) -> None:
-    with connected(str(gateway.base_url)) as client:
+    with connected(gateway.address) as client:
         wrong = b"{}".ljust(1_000)
         client.send(head("/v1/tables/t", ADMIN_KEY, f"Content-Length: {len(wrong)}", method="PUT") + wrong)
         assert client.answer().status in {200, 400, 422}
@@ -91,6 +89,6 @@ def test_a_caller_with_a_key_may_go_on_after_a_rejection_of_another_kind(gateway
 
 
 def test_probes_and_the_contract_need_no_key_whatever_is_sent_with_them(gateway: Gateway) -> None:
-    with Gateway.at(str(gateway.base_url), WRONG_KEY) as stranger:
+    with Gateway.at(gateway.address, WRONG_KEY) as stranger:
         for path in ("/healthz", "/openapi.json"):
             assert stranger.request("GET", path, content=b" " * 1_000).status_code == 200

@@ -4,27 +4,22 @@ import pytest
 
 from app.api.limits import Allowance, MemoryBudget, Reservation
 from app.observability.api_metrics import BODY_BYTES, CHANGE_REQUESTS
-from tests.limits.conftest import Serve
+from tests.limits.conftest import Serve, held
 
 
 def test_the_memory_budget_is_shown(serve: Serve) -> None:
     gateway = serve()
-
-    def shown() -> list[float]:
-        names = ("change_requests_in_flight", "unfinished_bodies", "body_bytes_in_memory")
-        return [gateway.metric(name) for name in names]
-
-    before = shown()
+    before = held(gateway)
     reservation = Reservation(MemoryBudget(Allowance(2, 100), 1, 100))
     reservation.assign_to("a")
     reservation.hold_body(10, 40, is_complete=False)
-    assert shown() == [before[0], before[1] + 1, before[2] + 40]
+    assert held(gateway) == [before[0], before[1] + 1, before[2] + 40]
     reservation.hold_body(40, 40, is_complete=True)
     reservation.reserve(70)
-    assert shown() == [before[0] + 1, before[1], before[2] + 70]
+    assert held(gateway) == [before[0] + 1, before[1], before[2] + 70]
     assert gateway.metric("large_bodies_waiting") == 0
     reservation.release()
-    assert shown() == before
+    assert held(gateway) == before
     assert {gauge._multiprocess_mode for gauge in (CHANGE_REQUESTS, BODY_BYTES)} == {"livesum"}
 
 

@@ -15,7 +15,7 @@ MAX = http_protocol.MAX_HEAD_BYTES
 
 
 def answer(gateway: Gateway, content: bytes) -> RawAnswer:
-    with connected(str(gateway.base_url)) as client:
+    with connected(gateway.address) as client:
         client.send(content)
         return client.answer()
 
@@ -127,7 +127,7 @@ def test_a_wish_for_http_2_is_ignored_and_the_body_is_read(gateway: Gateway) -> 
     columns = b'{"key_columns": ["id"], "columns": [{"name": "id", "type": "int64", "nullable": false}]}'
     gateway.put("/v1/tables/t", content=columns).raise_for_status()
     body = b'[{"id": 1}]'
-    with connected(str(gateway.base_url)) as client:
+    with connected(gateway.address) as client:
         for _ in range(2):
             client.send(head("/v1/changes/rows?table=t", ADMIN_KEY, *wish, f"Content-Length: {len(body)}"))
             client.send(body)

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from app.settings import PREFIX
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.limits.slow_commits import commit_freely, held_commits, wait_for_a_held_commit
-from tests.support.http.raw_http import connected, head, request
+from tests.support.http.raw_http import connected, request
 from tests.support.http.server import free_port, listens
 from tests.support.postgres import sql
 from tests.support.processes import started
@@ -63,8 +63,7 @@ def check_a_stop(engine: sa.Engine, process: "subprocess.Popen[str]", port: int,
         with held_commits(engine):
             sent, half = stack.enter_context(connected(address)), stack.enter_context(connected(address))
             sent.send(request(PATH, ADMIN_KEY, BODY))
-            half.send(head(PATH, ADMIN_KEY, f"Content-Length: {len(BODY)}", "Expect: 100-continue"))
-            assert half.answer().status == 100
+            assert half.asks(PATH, ADMIN_KEY, len(BODY)) == 100
             wait_for_a_held_commit(engine)
             os.kill(process.pid, signal.SIGTERM)
             wait_until(lambda: not listens(port), within=30, what="new connections are rejected")

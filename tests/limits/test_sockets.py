@@ -17,7 +17,7 @@ CHUNKED = "Transfer-Encoding: chunked"
 
 @pytest.fixture
 def client(gateway: Gateway) -> Iterator[RawClient]:
-    with connected(str(gateway.base_url)) as client:
+    with connected(gateway.address) as client:
         yield client
 
 
@@ -33,7 +33,7 @@ def assert_goes_on(gateway: Gateway) -> None:
 
 
 def test_a_body_that_ends_before_its_length_is_not_staged(gateway: Gateway) -> None:
-    with connected(str(gateway.base_url)) as client:
+    with connected(gateway.address) as client:
         client.send(head(PATH, ADMIN_KEY, f"Content-Length: {len(BODY) + 1}") + BODY)
     assert staged(gateway) == 0
     assert_goes_on(gateway)
@@ -113,7 +113,7 @@ def test_a_wrongly_chunked_body_is_rejected(gateway: Gateway, client: RawClient,
 
 
 def test_a_chunked_body_that_is_broken_off_is_not_staged(gateway: Gateway) -> None:
-    with connected(str(gateway.base_url)) as client:
+    with connected(gateway.address) as client:
         client.send(head(PATH, ADMIN_KEY, CHUNKED) + chunk(BODY))
     assert staged(gateway) == 0
     assert_goes_on(gateway)
@@ -134,7 +134,7 @@ def receipts(answer: RawAnswer) -> list[dict[str, int]]:
 
 
 def test_a_request_is_whole_or_nothing_when_the_caller_closes_its_half(gateway: Gateway) -> None:
-    with connected(str(gateway.base_url)) as client:
+    with connected(gateway.address) as client:
         client.send(request(PATH, ADMIN_KEY, BODY))
         client.end_of_sending()
         if not client.is_closed():  # the answer had begun
@@ -145,8 +145,7 @@ def test_a_request_is_whole_or_nothing_when_the_caller_closes_its_half(gateway: 
 
 
 def test_a_caller_that_asks_first_is_told_to_go_on(client: RawClient) -> None:
-    client.send(head(PATH, ADMIN_KEY, f"Content-Length: {len(BODY)}", "Expect: 100-continue"))
-    assert client.answer().status == 100
+    assert client.asks(PATH, ADMIN_KEY, len(BODY)) == 100
     client.send(BODY)
     assert client.answer().status == 202
 
@@ -190,7 +189,7 @@ def test_a_head_that_does_not_come_in_time_ends_the_connection(
 ) -> None:
     monkeypatch.setattr(http_protocol, "MAX_HEAD_SECONDS", 0.1)
     gateway = serve()
-    with connected(str(gateway.base_url)) as client:
+    with connected(gateway.address) as client:
         client.send(begun)
         assert client.is_closed()
     assert_goes_on(gateway)
@@ -209,7 +208,7 @@ def test_half_a_body_is_rejected_in_the_end_and_harms_no_other_caller(
     serve: Serve, settings: dict[str, float], path: str, method: str
 ) -> None:
     gateway = serve(**settings)
-    with connected(str(gateway.base_url)) as client:
+    with connected(gateway.address) as client:
         client.send(head(path, ADMIN_KEY, f"Content-Length: {len(BODY)}", method=method) + BODY[:50])
         assert_goes_on(gateway)
         answer = client.answer()
@@ -221,7 +220,7 @@ def test_half_a_body_is_rejected_in_the_end_and_harms_no_other_caller(
 
 def test_a_body_may_pause_as_long_as_it_keeps_its_rate(serve: Serve) -> None:
     gateway = serve(body_grace_seconds=20, min_body_rate=1)
-    with connected(str(gateway.base_url)) as client:
+    with connected(gateway.address) as client:
         client.send(head(PATH, ADMIN_KEY, f"Content-Length: {len(BODY)}") + BODY[:50])
         assert_goes_on(gateway)
         client.send(BODY[50:])

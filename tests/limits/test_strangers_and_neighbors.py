@@ -5,7 +5,6 @@ import hmac
 import itertools
 import json
 import re
-import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
@@ -17,7 +16,7 @@ from app.api.application import create_app
 from app.observability.resource_watch import raise_descriptor_limit
 from app.settings import Settings
 from tests.api.calls import Gateway, insert
-from tests.limits.conftest import Serve
+from tests.limits.conftest import Serve, held
 from tests.support.http.issuer import AUDIENCE, CLIENT_ID, Issuer, issuing
 from tests.support.http.raw_http import RawClient, connected, head, request
 from tests.support.waiting import wait_until
@@ -63,19 +62,17 @@ def every_route(**settings: Any) -> list[tuple[str, str]]:
     return sorted(found)
 
 
-def flood(gateway: Gateway, stack: ExitStack, heads: Iterable[bytes]) -> list[socket.socket]:
+def flood(gateway: Gateway, stack: ExitStack, heads: Iterable[bytes]) -> list[RawClient]:
     """Open a connection for each head, send it and leave it open. Return once the gateway has read them."""
-    host, port = gateway.base_url.host, gateway.base_url.port
-    connections = []
+    clients = []
     for content in heads:
-        connection = stack.enter_context(socket.create_connection((host, port), timeout=30))
-        connection.sendall(content)
-        connections.append(connection)
+        clients.append(stack.enter_context(connected(gateway.address)))
+        clients[-1].send(content)
     for _ in range(2):  # connections are accepted in order
-        with connected(str(gateway.base_url)) as later:
+        with connected(gateway.address) as later:
             later.send(b"GET /healthz HTTP/1.1\r\nHost: gateway\r\n\r\n")
             assert later.answer().status == 200
-    return connections
+    return clients
 
 
 def stranger(method: str, path: str, *headers: str, kind: str = FORM) -> bytes:
@@ -88,7 +85,7 @@ class Victim:
 
     def __init__(self, gateway: Gateway, stack: ExitStack) -> None:
         self.answers: Counter[int] = Counter()
-        self._client = stack.enter_context(Gateway.at(str(gateway.base_url), gateway.new_key("ingest")["key"]))
+        self._client = stack.enter_context(Gateway.at(gateway.address, gateway.new_key("ingest")["key"]))
         self._ids = itertools.count()
 
     def post(self, times: int = 1) -> None:
@@ -97,12 +94,6 @@ class Victim:
 
     def lost_nothing(self) -> None:
         assert set(self.answers) == {202}, self.answers
-
-
-def held(gateway: Gateway) -> list[float]:
-    """Return what is held of the budget; the process may have held something before the gateway began."""
-    names = ("unfinished_bodies", "body_bytes_in_memory", "change_requests_in_flight")
-    return [gateway.metric(name) for name in names]
 
 
 def check_all_is_forgotten(gateway: Gateway, before: list[float]) -> None:
@@ -155,7 +146,7 @@ def test_unverified_signatures_stop_nobody_not_even_senders_that_sign(serve: Ser
     keys = [gateway.new_key("ingest", hmac=True, requests_per_second=1_000) for _ in range(2)]
     with ExitStack() as stack:
         victim = Victim(gateway, stack)
-        anonymous = stack.enter_context(Gateway.at(str(gateway.base_url), None))
+        anonymous = stack.enter_context(Gateway.at(gateway.address, None))
         forged = f"X-Signature: sha256={'0' * 64}"
         ids = itertools.cycle(key["id"] for key in keys)
         genuine: Counter[int] = Counter()
@@ -202,17 +193,13 @@ def test_two_keys_with_dripping_bodies_stop_no_other_key(serve: Serve) -> None:
                 begun = head(CHANGES, key, "Content-Length: 100000") + b"["
                 dripping += flood(gateway, stack, [begun] * 167)
                 victim.post(3)
-        for connection in dripping:
-            drip(connection)
+        for client in dripping:
+            with suppress(OSError):  # closed, because it was rejected
+                client.send(b" ")
         victim.post(10)
         several = [
             flood(gateway, stack, [request(CHANGES, gateway.new_key("ingest")["key"], ROWS)])[0] for _ in range(3)
         ]
-        assert [RawClient(connection).answer().status for connection in several] == [202] * 3
+        assert [client.answer().status for client in several] == [202] * 3
         victim.lost_nothing()
     check_all_is_forgotten(gateway, before)
-
-
-def drip(connection: socket.socket) -> None:
-    with suppress(OSError):  # closed, because it was rejected
-        connection.sendall(b" ")

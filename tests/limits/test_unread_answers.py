@@ -1,16 +1,14 @@
 """Answers that nobody reads: they stay counted until they are read, and their connections are closed in the end."""
 
 import json
-import socket
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 
 import pytest
 
 from app.api.openapi.document import STATIC
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.limits.conftest import Serve
-from tests.support.http.raw_http import RawClient
+from tests.support.http.raw_http import RawClient, connected
 from tests.support.waiting import wait_until
 
 BUFFER = 16 * 2**10
@@ -21,18 +19,9 @@ IMPATIENT = {"body_grace_seconds": 2.0, "min_body_rate": 10**9}
 PATIENT = {"body_grace_seconds": 600.0, "body_seconds": 900.0}
 
 
-@contextmanager
-def narrow(gateway: Gateway) -> Iterator[tuple[socket.socket, RawClient]]:
+def narrow(gateway: Gateway) -> AbstractContextManager[RawClient]:
     """Give a connection whose kernel takes little that is not read."""
-    with socket.socket() as connection:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
-        connection.settimeout(30)
-        connection.connect((gateway.base_url.host, gateway.base_url.port))
-        client = RawClient(connection)
-        try:
-            yield connection, client
-        finally:
-            client.close()
+    return connected(gateway.address, receive_buffer=BUFFER)
 
 
 def get(path: str, key: str = ADMIN_KEY) -> bytes:
@@ -81,16 +70,16 @@ def test_a_connection_that_reads_nothing_is_closed_at_every_route_with_large_ans
     with ExitStack() as stack:
         clients = [stack.enter_context(narrow(gateway)) for _ in range(4 * len(cases))]
         halves = [stack.enter_context(narrow(gateway)) for _ in cases]
-        for (connection, _), content in zip(clients, 4 * [*cases.values()], strict=True):
-            connection.sendall(content)
-        for (connection, _), content in zip(halves, cases.values(), strict=True):
-            connection.sendall(content)
-            connection.shutdown(socket.SHUT_WR)  # such a caller gets no answer, and holds nothing
+        for client, content in zip(clients, 4 * [*cases.values()], strict=True):
+            client.send(content)
+        for client, content in zip(halves, cases.values(), strict=True):
+            client.send(content)
+            client.end_of_sending()  # such a caller gets no answer, and holds nothing
         for route in cases:
             wait_until(lambda route=route: given_up(gateway, route) >= 4, within=60, what=f"{route} is given up")
         for name, at_first in before.items():
             wait_until(lambda n=name, v=at_first: gateway.metric(n) == v, within=30, what=f"{name} is given back")
-        assert all(is_cut_off(client) for _, client in clients)
+        assert all(is_cut_off(client) for client in clients)
         assert gateway.arcion(insert("t", id="1")).status_code == 202
 
 
@@ -100,12 +89,12 @@ def test_an_answer_keeps_its_memory_and_its_place_until_it_is_read(serve: Serve)
     unread, working = gateway.metric(of_answers), gateway.metric("change_requests_in_flight")
     with ExitStack() as stack:
         clients = [stack.enter_context(narrow(gateway)) for _ in range(2)]
-        for connection, _ in clients:
-            connection.sendall(dry_run())
+        for client in clients:
+            client.send(dry_run())
         wait_until(lambda: gateway.metric(of_answers) > unread + 400_000, within=30, what="both wait for readers")
         assert gateway.metric("change_requests_in_flight") == working + 2
         assert gateway.arcion(insert("t", id="1")).status_code == 503
-        for _, client in clients:
+        for client in clients:
             assert len(client.answer().json()["tables"]) == 1
         wait_until(lambda: gateway.metric(of_answers) == unread, within=30, what="both are read")
         assert gateway.arcion(insert("t", id="1")).status_code == 202
@@ -118,22 +107,21 @@ def test_unread_answers_of_one_key_are_bounded_and_stop_no_other_key(serve: Serv
     greedy, other = (gateway.new_key("admin")["key"] for _ in range(2))
     with ExitStack() as stack:
         clients = [stack.enter_context(narrow(gateway)) for _ in range(5)]
-        for connection, _ in clients:
-            connection.sendall(dry_run(greedy, 120_000))
+        for client in clients:
+            client.send(dry_run(greedy, 120_000))
         # Of 500,000 bytes for answers, the key gets a half.
         wait_until(lambda: gateway.metric(overloaded) >= before + 3, within=30, what="three answers are dropped")
-        with Gateway.at(str(gateway.base_url), other) as client:
+        with Gateway.at(gateway.address, other) as client:
             assert client.rows("wide", *[{"id": 1}] * 60, dry_run="true").status_code == 200
             assert client.get("/metrics").status_code == 200
-        assert sorted(client.answer().status for _, client in clients) == [200, 200, 503, 503, 503]
+        assert sorted(client.answer().status for client in clients) == [200, 200, 503, 503, 503]
 
 
 def test_a_slow_reader_that_keeps_the_rate_gets_all_of_its_answer(serve: Serve) -> None:
     gateway = serve(send_buffer=BUFFER, body_grace_seconds=60, min_body_rate=1)
-    with narrow(gateway) as (connection, client):
-        connection.sendall(get(ASSET) + get("/healthz"))
-        first = connection.recv(1_000, socket.MSG_PEEK)
-        assert first.startswith(b"HTTP/1.1 200")
+    with narrow(gateway) as client:
+        client.send(get(ASSET) + get("/healthz"))
+        assert client.beginning().startswith(b"HTTP/1.1 200")
         assert gateway.arcion(insert("t", id="1")).status_code == 202
         assert client.answer().body == (STATIC / "swagger-ui-bundle.js").read_bytes()
         assert client.answer().status == 200
@@ -142,8 +130,8 @@ def test_a_slow_reader_that_keeps_the_rate_gets_all_of_its_answer(serve: Serve) 
 def test_the_rest_of_a_body_that_was_not_read_must_arrive(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.api.server.http_protocol.MAX_HEAD_SECONDS", 0.2)
     gateway = serve()
-    with narrow(gateway) as (connection, client):
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: g\r\nContent-Length: 100000\r\n\r\n")
+    with narrow(gateway) as client:
+        client.send(b"GET /healthz HTTP/1.1\r\nHost: g\r\nContent-Length: 100000\r\n\r\n")
         assert client.answer().status == 200
-        connection.sendall(b"x")
+        client.send(b"x")
         assert client.is_closed()

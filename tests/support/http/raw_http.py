@@ -5,7 +5,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -26,7 +26,7 @@ class RawClient:
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
-        self._answers: BinaryIO = connection.makefile("rb")
+        self._answers = connection.makefile("rb")
 
     def close(self) -> None:
         self._answers.close()
@@ -38,6 +38,11 @@ class RawClient:
         """Close the sending half of the connection."""
         self._socket.shutdown(socket.SHUT_WR)
 
+    def asks(self, path: str, key: str, size: int) -> int:
+        """Send the head of a body of this size, and wait to be told to go on; return the status."""
+        self.send(head(path, key, f"Content-Length: {size}", "Expect: 100-continue"))
+        return self.answer().status
+
     def answer(self) -> RawAnswer:
         """Return the next answer; fail if the connection is closed instead."""
         line = self._answers.readline()
@@ -47,6 +52,10 @@ class RawClient:
             name, _, value = header.decode().partition(":")
             headers[name.lower()] = value.strip()
         return RawAnswer(int(line.split()[1]), headers, self._answers.read(int(headers.get("content-length", 0))))
+
+    def beginning(self) -> bytes:
+        """Wait for the next answer; return what has come of it, which stays unread."""
+        return self._answers.peek()
 
     def has_answer(self) -> bool:
         """Return whether there are unread bytes."""
@@ -61,9 +70,14 @@ class RawClient:
 
 
 @contextmanager
-def connected(address: str) -> Iterator[RawClient]:
+def connected(address: str, *, receive_buffer: int | None = None) -> Iterator[RawClient]:
+    """Connect to an address. With `receive_buffer` the kernel takes only about that many bytes that are not read."""
     where = urlsplit(address)
-    with socket.create_connection((where.hostname, where.port), timeout=30) as connection:
+    with socket.socket() as connection:
+        if receive_buffer is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        connection.settimeout(30)
+        connection.connect((where.hostname, where.port))
         client = RawClient(connection)
         try:
             yield client
