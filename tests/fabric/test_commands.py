@@ -2,9 +2,6 @@
 
 import base64
 import json
-import os
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +11,7 @@ from app.domain.fabric import STATES
 from app.fabric import DatabaseState
 from mirrorgate_zone.emulator.fabric_api import WORKSPACE_ID, Database, sync, table
 from mirrorgate_zone.emulator.onelake import ITEM, OneLake
-from tests.fabric.conftest import Terminal
+from tests.fabric.conftest import Terminal, interrupted
 from tests.support.fabric.endpoint import Fabric
 from tests.support.processes import REPOSITORY, finished
 
@@ -299,20 +296,7 @@ def test_every_state_has_an_explanation_and_a_row_in_the_docs() -> None:
 
 def test_ctrl_c_ends_a_watch_without_a_traceback(fabric: Fabric) -> None:
     fabric.service.add("orders", "Paused")
-    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    code += "from mirrorgate.cli.__main__ import main; main()"
     names = ["--workspace", "Sales workspace", "--database", "orders"]
-    with subprocess.Popen(
-        [sys.executable, "-c", code, "fabric", "status", "--watch", "--json", *names],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        assert json.loads(process.stdout.readline())["raw"] == "Paused"
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
-    assert process.returncode == 130
+    line, errors = interrupted("status", "--watch", "--json", *names, at="raw")
+    assert json.loads(line)["raw"] == "Paused"
     assert errors == ""

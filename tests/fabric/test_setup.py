@@ -2,10 +2,7 @@
 
 import json
 import os
-import signal
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from unittest.mock import patch
 
@@ -16,9 +13,8 @@ from app.local.data_directory import read_settings_file, write_settings_file
 from mirrorgate.errors import Misconfigured
 from mirrorgate_zone.emulator.fabric_api import WORKSPACE_ID
 from mirrorgate_zone.emulator.onelake import ITEM, OneLake
-from tests.fabric.conftest import Terminal
+from tests.fabric.conftest import Terminal, interrupted
 from tests.support.fabric.endpoint import Fabric
-from tests.support.processes import REPOSITORY
 
 ZONE = f"abfss://{WORKSPACE_ID}@onelake.dfs.fabric.microsoft.com/{ITEM[0]}/Files/LandingZone"
 DATA = Path(".mirrorgate-fabric")
@@ -264,23 +260,7 @@ def test_delete_waits_for_the_gateway_to_be_stopped(here: Terminal, fabric: Fabr
 
 def test_ctrl_c_during_init_says_that_it_can_be_repeated(here: Terminal, fabric: Fabric) -> None:
     fabric.service.slow_operations = 1_000
-    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    code += "from mirrorgate.cli.__main__ import main; main()"
-    arguments = ["fabric", "init", "--workspace", "Sales workspace", "--name", "orders"]
-    with subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
-        env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(REPOSITORY)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if "fabric_capacity" in line:
-                break
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
-    assert process.returncode == 130
+    _, errors = interrupted("init", "--workspace", "Sales workspace", "--name", "orders", at="fabric_capacity")
     assert "Run the command again to continue" in errors
     assert "Traceback" not in errors
 
