@@ -43,19 +43,14 @@ def collector_program() -> Path:
     return program
 
 
-def collector_version() -> str:
-    """Return the name and the version of the collector's package."""
-    return ROTEL.read_text().split()[0].replace("==", " ")
+def pinned(requirements: Path) -> str:
+    """Return the name and the version of the first package of a file."""
+    return requirements.read_text().split()[0].replace("==", " ")
 
 
 def azurite() -> Path:
     """Return the program of Azurite's Blob service. Skips without Node."""
     return npm_packages("azurite", [AZURITE], ["install"], "Azurite does not run") / ".bin" / "azurite-blob"
-
-
-def azurite_version() -> str:
-    """Return the version of Azurite that is installed."""
-    return str(json.loads(AZURITE.read_text())["dependencies"]["azurite"])
 
 
 def identity_provider() -> Path:
@@ -64,9 +59,9 @@ def identity_provider() -> Path:
     return npm_packages("identity", IDENTITY, ["install"], needed).with_name("provider.mjs")
 
 
-def identity_version() -> str:
-    """Return the version of oidc-provider that is installed."""
-    return str(json.loads(IDENTITY[0].read_text())["dependencies"]["oidc-provider"])
+def npm_version(package: str, declared: Path) -> str:
+    """Return the version of a package of npm that is installed."""
+    return str(json.loads(declared.read_text())["dependencies"][package])
 
 
 def package_version(python: Path, package: str) -> str:

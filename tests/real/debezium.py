@@ -26,6 +26,9 @@ from tests.support.processes import start_program
 from tests.support.waiting import wait_until
 
 FENCE = "public.fence"
+SAFE = {"source_order": "enforce", "reload": "upsert", "insert_marker": "upsert"}
+"""The options of a table that documentation recommends against repeats."""
+
 MAX_KILLS = 3
 ENGINE = Path(__file__).with_name("debezium_engine.py")
 _LOGGING = """\
@@ -174,6 +177,13 @@ def landed(gateway: Gateway, table: str, *keys: str, strict: bool = True) -> Row
 def by_id(rows: list[dict[str, Any]]) -> Rows:
     """Return rows as `landed` does."""
     return {(row["id"],): row for row in rows}
+
+
+def send_rows(gateway: Gateway, table: str, rows: list[dict[str, Any]]) -> Rows:
+    """Send rows in one request; return them as `landed` does."""
+    answer = gateway.call("POST", "/v1/changes/rows", params={"table": table}, json=rows)
+    assert answer.status_code < 300, answer.text
+    return by_id(rows)
 
 
 def mirrored(gateway: Gateway, table: str, *keys: str) -> Rows:

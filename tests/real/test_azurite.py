@@ -16,7 +16,7 @@ from tests.api.calls import Gateway
 from tests.api.commands import Terminal, staged
 from tests.api.conftest import api_address, api_database, api_engine, gateway, terminal
 from tests.api.objects.bridging import bridge_of
-from tests.real.counterparts import azurite, azurite_version
+from tests.real.counterparts import AZURITE, azurite, npm_version
 from tests.real.report import Report
 from tests.support.http.faulty_proxy import Fault, faulty_proxy
 from tests.support.http.server import free_port, listens
@@ -26,6 +26,7 @@ from tests.support.waiting import wait_until
 __all__ = ["api_address", "api_database", "api_engine", "gateway", "terminal"]
 
 ACCOUNT, KEY = "real", "YSBrZXkgb25seSBmb3IgdGVzdHM="
+COUNTERPART = f"Azurite {npm_version('azurite', AZURITE)}, Blob"
 PAGE = 5000
 """Objects in a page of a listing of Azure."""
 OBJECTS = PAGE + 200
@@ -101,7 +102,7 @@ def test_the_bridge_reads_objects_of_several_pages_once_and_continues_after_a_re
     for remainder, table in enumerate(TABLES):
         wanted = [row for number in range(remainder, OBJECTS + 10, 2) for row in rows_of(number)]
         assert ids(api_engine, table) == wanted
-        report.add(f"Azurite {azurite_version()}, Blob", len(wanted))
+        report.add(COUNTERPART, len(wanted))
 
 
 def test_send_reads_objects_of_several_pages_once_and_continues_after_it_gave_up(
@@ -123,4 +124,4 @@ def test_send_reads_objects_of_several_pages_once_and_continues_after_it_gave_up
     by_path = sorted(numbers, key=container.key)
     wanted = [row for number in by_path for row in rows_of(number)]
     assert ids(api_engine, "t") == wanted
-    report.add(f"Azurite {azurite_version()}, Blob", len(wanted))
+    report.add(COUNTERPART, len(wanted))

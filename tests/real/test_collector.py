@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from tests.api.calls import ADMIN_KEY, Gateway
-from tests.real.counterparts import collector_program, collector_version
+from tests.real.counterparts import ROTEL, collector_program, pinned
 from tests.real.report import Report
 from tests.real.test_prometheus import running_drain
 from tests.support.http.collector import Collector, attributes_of, collector
@@ -153,4 +153,4 @@ def test_spans_of_caller_api_and_drain_reach_a_collector_whose_absence_delays_no
         assert not traces & {span.trace_id.hex() for span in received.spans}, "spans wait, requests and files do not"
     rotel.start()
     assert len(wait_for_trace(received, caller.post())) == len(PATH)
-    report.add(collector_version(), caller.number)
+    report.add(pinned(ROTEL), caller.number)

@@ -17,12 +17,10 @@ import pytest
 
 from tests.model.gateway import Gateway
 from tests.real.counterparts import debezium_version, debian_program
-from tests.real.debezium import Rows, engine, landed, mirrored, pass_fence, verify_zone
+from tests.real.debezium import SAFE, Rows, engine, landed, mirrored, pass_fence, verify_zone
 from tests.real.report import Report
 from tests.support.http.server import free_port
 from tests.support.processes import program
-
-SAFE = {"source_order": "enforce", "reload": "upsert", "insert_marker": "upsert"}
 
 
 def moment(text: str) -> datetime:

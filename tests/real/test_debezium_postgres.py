@@ -9,12 +9,9 @@ import pytest
 
 from tests.model.gateway import Gateway
 from tests.real.counterparts import debezium_version
-from tests.real.debezium import Engine, PostgresSource, compare, engine, landed, pass_fence, verify_zone
+from tests.real.debezium import SAFE, Engine, PostgresSource, compare, engine, landed, pass_fence, verify_zone
 from tests.real.report import Report
 from tests.support.waiting import wait_until
-
-SAFE: Final = {"source_order": "enforce", "reload": "upsert", "insert_marker": "upsert"}
-"""What documentation recommends against repeats."""
 
 SCHEMA: Final = (
     "CREATE TABLE fence (id int PRIMARY KEY)",

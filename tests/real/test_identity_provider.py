@@ -25,7 +25,7 @@ from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.api.conftest import api_database
 from tests.api.console.browser.conftest import chromium
 from tests.api.console.browser.visitor import visiting
-from tests.real.counterparts import identity_provider, identity_version
+from tests.real.counterparts import IDENTITY, identity_provider, npm_version
 from tests.real.report import Report
 from tests.support.http.server import free_port, served
 from tests.support.processes import start_program
@@ -33,6 +33,7 @@ from tests.support.waiting import wait_until
 
 __all__ = ["api_database", "chromium"]
 
+COUNTERPART: Final = f"oidc-provider {npm_version('oidc-provider', IDENTITY[0])}"
 TABLE: Final = "sales.orders"
 AUDIENCE: Final = "api://mirrorgate"
 SECRET: Final = "s/e:c r%t+"
@@ -147,10 +148,6 @@ def address(provider: Provider, api_database: str) -> Iterator[str]:
         yield address
 
 
-def counterpart() -> str:
-    return f"oidc-provider {identity_version()}"
-
-
 def send(address: str, token: str) -> httpx.Response:
     with Gateway.at(address, token) as client:
         return client.arcion(insert(TABLE, id="1"))
@@ -178,7 +175,7 @@ def test_access_tokens_of_programs_are_verified(provider: Provider, address: str
     provider.start(**settings)
     answer = send(address, provider.token(**asked))
     assert (answer.status_code, why in answer.text) == (status, True), answer.text
-    report.add(counterpart(), 1)
+    report.add(COUNTERPART, 1)
 
 
 Meanwhile = Callable[[Provider], None]
@@ -230,7 +227,7 @@ def test_people_sign_in_to_the_console(
         page.get_by_text(shown).first.wait_for()
         assert page.url.startswith(f"{address}/console/")
         assert visitor.complaints == [], f"the console's, besides a font of the provider's pages: {page.url}"
-    report.add(counterpart(), 1)
+    report.add(COUNTERPART, 1)
 
 
 def statuses(address: str, token: str) -> list[int]:
@@ -258,7 +255,7 @@ def test_keys_are_rotated_while_the_gateway_runs(
         assert statuses(address, new)[-1] == 202
         assert statuses(address, old)[-1] == end_of_old
         assert statuses(address, new) == [202]
-        report.add(counterpart(), 3)
+        report.add(COUNTERPART, 3)
 
 
 def test_tokens_are_accepted_while_the_provider_is_away_and_after_it_returns(
@@ -279,4 +276,4 @@ def test_tokens_are_accepted_while_the_provider_is_away_and_after_it_returns(
         assert send(started_meanwhile, token).status_code == 202
         provider.start("four")
         assert statuses(started_meanwhile, other)[-1] == 202
-    report.add(counterpart(), 5)
+    report.add(COUNTERPART, 5)

@@ -18,7 +18,7 @@ from app.landing.local_zone import rename_without_replacing
 from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.model.gateway import Gateway, small_gateway
 from tests.real.counterparts import debian_program, output_of
-from tests.real.debezium import Rows, by_id, landed
+from tests.real.debezium import Rows, landed, send_rows
 from tests.real.report import Report
 from tests.support.http.server import free_port
 from tests.support.postgres import sql
@@ -111,9 +111,7 @@ def mounted_gateway(server: Server, database_url: str, tmp_path: Path) -> Iterat
 def send(gateway: Gateway, number: int, rows: Rows) -> None:
     """Send a batch of rows, and add them to `rows`."""
     batch = [{"id": 100 * number + place, "note": f"batch {number}"} for place in range(100)]
-    answer = gateway.call("POST", "/v1/changes/rows", params={"table": TABLE}, json=batch)
-    assert answer.status_code < 300, answer.text
-    rows |= by_id(batch)
+    rows |= send_rows(gateway, TABLE, batch)
 
 
 def check_landed(gateway: Gateway, rows: Rows) -> None:

@@ -4,7 +4,7 @@ import os
 import re
 import sys
 
-from tests.real.counterparts import PANDAS, pandas_folder
+from tests.real.counterparts import PANDAS, pandas_folder, pinned
 from tests.real.report import Report
 from tests.support.processes import succeeded
 
@@ -17,4 +17,4 @@ def test_frames_of_pandas_land_with_their_types_and_read_the_mirror(report: Repo
     printed = succeeded(*command, environment=environment, timeout=300)
     passed = re.search(r"^(\d+) passed in", printed, re.MULTILINE)
     assert passed is not None, f"a test was skipped:\n{printed}"
-    report.add(PANDAS.read_text().split()[0].replace("==", " "), int(passed[1]))
+    report.add(pinned(PANDAS), int(passed[1]))

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from app.local.embedded import PrivatePostgres
 from tests.model.gateway import small_gateway
 from tests.real.counterparts import debian_program, output_of
-from tests.real.debezium import Rows, by_id, landed
+from tests.real.debezium import Rows, landed, send_rows
 from tests.real.report import Report
 from tests.support.postgres.pooler import pooled
 from tests.support.processes import environment_with, finished
@@ -103,9 +103,7 @@ def publish_while_the_pooler_changes(url: str, database: str, folder: Path) -> i
         sent: Rows = {}
         for number, (note, change) in enumerate(changes.items()):
             rows = [{"id": number * 100 + row, "note": note} for row in range(100)]
-            answer = gateway.call("POST", "/v1/changes/rows", params={"table": TABLE}, json=rows)
-            assert answer.status_code < 300, answer.text
-            sent |= by_id(rows)
+            sent |= send_rows(gateway, TABLE, rows)
             change()
         gateway.until_published(TABLE)
         assert landed(gateway, TABLE, "id") == sent
