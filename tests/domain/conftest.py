@@ -5,7 +5,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.suite.fresh_caches import fresh_caches as _  # noqa: F401  # an autouse fixture
+from app.domain.rows import row_layout, typed_columns
+
+
+@pytest.fixture(autouse=True)
+def _fresh_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Empty the caches of what was worked out from a table's rules, so that no test gets what another one worked out.
+
+    Mutation testing needs this most: it forks after all tests have run once, with everything already worked out.
+    """
+    for cache in (row_layout._LAYOUTS, typed_columns._ALIKE):
+        monkeypatch.setattr(cache, "_kept", {})
 
 
 @pytest.fixture

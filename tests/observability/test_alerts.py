@@ -18,7 +18,6 @@ from mirrorgate.errors.site import SITE
 from tests.support.expositions import (
     ALERTS,
     PROCESSES,
-    REPOSITORY,
     Series,
     alert_rules,
     check_exposed,
@@ -29,7 +28,7 @@ from tests.support.expositions import (
     recording,
     series_of,
 )
-from tests.support.processes import succeeded
+from tests.support.processes import REPOSITORY, succeeded
 from tools.reference import RUNBOOKS
 
 MINUTES: Final = 45

@@ -13,7 +13,6 @@ import yaml
 from tests.observability.test_alerts import JOBS, needs_promtool
 from tests.support.expositions import (
     PROCESSES,
-    REPOSITORY,
     check_exposed,
     exposed,
     line_of,
@@ -21,7 +20,7 @@ from tests.support.expositions import (
     recording,
     series_of,
 )
-from tests.support.processes import succeeded
+from tests.support.processes import REPOSITORY, succeeded
 from tools.dashboard.__main__ import COLUMNS, DASHBOARD, dashboard
 
 GRAFANA: Final = REPOSITORY / "deploy" / "grafana"

@@ -10,13 +10,13 @@ import time
 from collections.abc import Iterable, Mapping
 from functools import cache
 from math import nan
-from pathlib import Path
 from typing import Final, TypeAlias
 
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-REPOSITORY: Final = Path(__file__).resolve().parents[2]
+from tests.support.processes import REPOSITORY
+
 RECORDED: Final = REPOSITORY / "tests" / "observability" / "recorded"
 ALERTS: Final = REPOSITORY / "deploy" / "prometheus" / "alerts.yaml"
 PROCESSES: Final = ("api", "drain", "mirror", "kafka_bridge", "object_bridge")

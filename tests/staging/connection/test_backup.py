@@ -1,5 +1,7 @@
 """A dump taken while the gateway runs, and the state of a restored database."""
 
+import os
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.local.embedded import PrivatePostgres
+from app.local.embedded.postgres import find_programs
 from app.staging.connection.database import installation_id, open_engine
 from app.staging.connection.schema_revision import migrate, require_migrated
 from app.staging.ledger.leases import claim_table
@@ -15,10 +18,20 @@ from app.staging.tables.status import count_tables
 from mirrorgate.errors import InvariantBroken
 from tests.support.gateway_parts import current, stage_keys, staged_ids
 from tests.support.postgres import sql
-from tests.support.postgres.backup import dump, restore
 from tests.support.postgres.databases import create_database
 from tests.support.postgres.ledger import Owned, owned_table, plan, publish, publish_all
 from tests.support.postgres.retention import AT_ONCE, partition_states, partitions_of_payloads, purge
+from tests.support.processes import REPOSITORY, finished
+
+
+def run_page(program: str, **environment: str) -> None:
+    """Run the only command of this program in docs/operate/backup.md as it is printed, with the tests' own Postgres."""
+    page = (REPOSITORY / "docs" / "operate" / "backup.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```$", page, re.MULTILINE | re.DOTALL)
+    [command] = [block for block in blocks if block.strip().startswith(f"{program} ")]
+    path = f"{find_programs()}:{os.environ['PATH']}"
+    ran = finished("sh", "-eu", "-c", command, environment={**os.environ, **environment, "PATH": path})
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 @pytest.fixture
@@ -41,8 +54,8 @@ def owned(engine: sa.Engine) -> Owned:
 
 @pytest.fixture
 def restored(database_url: str, empty_url: str, owned: Owned, tmp_path: Path) -> Iterator[sa.Engine]:
-    dump(database_url, tmp_path / "dump")
-    restore(empty_url, tmp_path / "dump")
+    run_page("pg_dump", MIRRORGATE_DATABASE_URL=database_url, BACKUP=str(tmp_path / "dump"))
+    run_page("pg_restore", RESTORED_DATABASE_URL=empty_url, BACKUP=str(tmp_path / "dump"))
     engine = open_engine(empty_url)
     yield engine
     engine.dispose()

@@ -1,1 +1,1 @@
-"""How the suite itself runs: its shares, its Hypothesis profiles, its fresh caches."""
+"""How the suite itself runs: its selection, its shares and its Hypothesis profiles."""
