@@ -114,6 +114,11 @@ def validator(contract: dict[str, Any], schema: Schema) -> Draft202012Validator:
     return Draft202012Validator({**schema, "components": contract["components"]})
 
 
+def mistakes(contract: dict[str, Any], schema: Schema, value: Any) -> list[str]:
+    """Return what is wrong with a value by a schema of the contract."""
+    return [error.message for error in validator(contract, schema).iter_errors(value)]
+
+
 def references(node: Any) -> set[str]:
     """Return the names of all components that are referred to anywhere below."""
     return set(re.findall(r"'#/components/(\w+/[\w-]+)'", repr(node)))

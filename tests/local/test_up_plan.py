@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
+from unittest.mock import patch
 
 import pytest
 
@@ -48,21 +49,15 @@ def rejected(folder: Path, given: Mapping[str, str], *options: str) -> list[str]
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_setting_that_cannot_work_is_named_before_anything_is_made(
-    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    lines = check(monkeypatch, tmp_path, {f"MIRRORGATE_{key}": value for key, value in WRONG[name].items()})
+def test_a_setting_that_cannot_work_is_named_before_anything_is_made(name: str, tmp_path: Path) -> None:
+    lines = check(tmp_path, WRONG[name])
     assert f"MIRRORGATE_{name}" in lines
     assert "secret@" not in lines
 
 
-def check(monkeypatch: pytest.MonkeyPatch, folder: Path, given: Mapping[str, str]) -> str:
-    """Return the rejection of a plan with these variables, in this process."""
-    for name in [name for name in os.environ if name.startswith("MIRRORGATE_")]:
-        monkeypatch.delenv(name)
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(Misconfigured) as rejection:
+def check(folder: Path, given: Mapping[str, str]) -> str:
+    """Return the rejection of a plan with these settings, in this process."""
+    with patch.dict(os.environ, environment_with(**given), clear=True), pytest.raises(Misconfigured) as rejection:
         plan_up(Settings.from_environment(port=0), folder / "data", None, os.environ)
     assert [*folder.iterdir()] == []
     return f"{rejection.value.detail} {rejection.value.remedy}"
@@ -157,11 +152,10 @@ def test_a_child_that_cannot_start_says_why_in_one_json_line() -> None:
 def test_a_part_that_cannot_start_says_so_in_two_lines_without_a_traceback(
     command: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in [name for name in os.environ if name.startswith("MIRRORGATE_")]:
-        monkeypatch.delenv(name)
     monkeypatch.setattr("app.main.configure_logging", lambda _: None)
     monkeypatch.setattr("app.main.signal.signal", lambda *_: None)
-    status, _, errors = Terminal(capsys).run(*command)
+    with patch.dict(os.environ, environment_with(), clear=True):
+        status, _, errors = Terminal(capsys).run(*command)
     assert status == 78
     first, second = errors.splitlines()
     assert said in first

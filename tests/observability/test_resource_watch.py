@@ -1,7 +1,6 @@
 """Shortages that would fail silently are logged before requests fail; a severe one rejects the start."""
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -22,7 +21,8 @@ from app.observability.resource_watch import ResourceWatch, memory_limit, open_d
 from app.settings import Settings
 from app.settings.start_checks import check_memory, check_space
 from mirrorgate.errors import Code, Misconfigured
-from tests.support.processes import REPOSITORY, succeeded
+from tests.support.http.server import free_port
+from tests.support.processes import REPOSITORY, environment_with, succeeded
 from tests.support.waiting import wait_until
 
 MIB = 2**20
@@ -70,11 +70,10 @@ def test_an_api_out_of_descriptors_says_so_although_the_system_resets_connection
         "import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200));"
         "os.execv(sys.executable, [sys.executable, '-m', 'app.main'])"
     )
-    variables = {"MIRRORGATE_DATABASE_URL": database_url, "MIRRORGATE_PORT": "0"}
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        variables["MIRRORGATE_PORT"] = str(port := free.getsockname()[1])
+    port = free_port()
+    environment = environment_with(DATABASE_URL=database_url, PORT=port)
     with subprocess.Popen(
-        [sys.executable, "-c", program], cwd=REPOSITORY, env=os.environ | variables, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", program], cwd=REPOSITORY, env=environment, stderr=subprocess.PIPE, text=True
     ) as process:
         callers: list[socket.socket] = []
 
