@@ -20,9 +20,9 @@ from app.domain.rows.row_image import decode_image, is_deleted
 from app.domain.rows.row_rules import RowMarker, RowRules
 from tests.formats.test_formats_agree import landed_whole
 from tests.support.forms.catalogue import FORMS
-from tests.support.forms.columnar import check_paths_agree
-from tests.support.forms.form import Form, schema
-from tests.support.forms.source_histories import History, histories
+from tests.support.forms.form import Form
+from tests.support.forms.histories import History, histories
+from tests.support.forms.reading import check_paths_agree, rows_of, schema
 from tests.support.samples.changes import delete, insert, shaped, update, upsert
 from tests.support.samples.schemas import active_table, schema_of
 
@@ -71,7 +71,7 @@ class FlaggingTable:
 
 
 def options_of(form: Form) -> TableOptions:
-    return replace(FLAG, partial_updates=PartialUpdates.COMPLETE) if form.is_partial else FLAG
+    return replace(FLAG, partial_updates=PartialUpdates.COMPLETE) if form.leaves_out else FLAG
 
 
 @given(name=st.sampled_from([*FORMS]), history=histories())
@@ -79,21 +79,21 @@ def test_a_history_leaves_present_and_deleted_rows_in_every_form(name: str, hist
     landed_whole(history)
     form, source = FORMS[name], history.table
     flagging, model = FlaggingTable(schema(source), options_of(form)), dict[Row, tuple[Row, bool]]()
-    for events in history.transactions:
-        flagging.stage(form.rows(source, events, flagging.rules))
-        for event in events:
-            if event.old is not None:
-                model[source.key(event.old)] = event.old, True
-            if event.new is not None:
-                model[source.key(event.new)] = event.new, False
+    for changes, request in zip(history.transactions, history.requests(form), strict=True):
+        flagging.stage(rows_of(request, source, flagging.rules))
+        for change in changes:
+            if change.old is not None:
+                model[source.key(change.old)] = tuple(change.old.values()), True
+            if change.new is not None:
+                model[source.key(change.new)] = tuple(change.new.values()), False
         assert flagging.rows == model
     assert flagging.images() == {key: deleted for key, (_, deleted) in model.items()}
 
 
 @given(name=st.sampled_from([*FORMS]), history=histories())
 def test_both_paths_read_what_is_flagged_alike(name: str, history: History) -> None:
-    for events in history.transactions:
-        check_paths_agree(FORMS[name], history.table, events, options_of(FORMS[name]))
+    for request in history.requests(FORMS[name]):
+        check_paths_agree(request, history.table, options_of(FORMS[name]))
 
 
 KEYS: Final = st.integers(0, 3)

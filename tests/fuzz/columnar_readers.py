@@ -23,7 +23,7 @@ from mirrorgate.errors import Code, RejectedInput
 from tests.fuzz import arcion_bodies, replicate_bodies
 from tests.fuzz.bodies import Dice
 from tests.fuzz.debezium_reader import DebeziumReader, bare_table
-from tests.support.forms.form import ANYONE
+from tests.support.forms.reading import ANYONE
 from tests.support.samples.messages import metadata
 from tests.support.samples.schemas import no_database, schema_of
 

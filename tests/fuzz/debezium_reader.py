@@ -20,7 +20,7 @@ from app.ingest.readers import DebeziumJson
 from app.ingest.table_cache import TableCache
 from mirrorgate.errors import Code, RejectedInput
 from tests.fuzz import debezium_bodies
-from tests.support.forms.form import ANYONE
+from tests.support.forms.reading import ANYONE
 from tests.support.samples.schemas import active_table, no_database
 
 _READING: Final = DebeziumReading(timestamps=(("*", TimestampUnit.MICROS),), unavailable=("/dbz",))

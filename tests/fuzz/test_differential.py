@@ -15,7 +15,7 @@ from mirrorgate.errors import Code, RejectedInput
 from tests.fuzz.bodies import random_bodies
 from tests.fuzz.columnar_readers import READERS, ArcionReader
 from tests.fuzz.differential import Counts, Difference, compare, run, shrunk
-from tests.support.forms.form import ANYONE
+from tests.support.forms.reading import ANYONE
 
 INPUTS = 4_000
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
-from tests.model.fold import Change, Fold
-from tests.model.forms import Form
-from tests.model.tables import Key, Spec
-from tests.model.values import BAD, Column, Row, random_value
+from tests.model.fold import Fold
+from tests.model.tables import Spec
+from tests.model.values import random_value
+from tests.support.forms.form import Change, Form, Key
+from tests.support.forms.values import BAD, Column, Row
 
 _SPOILED: Final = ("int16", "int32", "int64", "date", "boolean", "decimal")
 """Types to whose values a text can be corrected in every encoding."""
@@ -62,7 +63,7 @@ class Writer:
             if self._gone and self.rng.random() < 0.2:
                 key = self.rng.choice(self._gone)
             else:
-                key = tuple([random_value(self.rng, column, is_key=True) for column in self._key_columns()])
+                key = tuple([random_value(self.rng, column, is_key=True) for column in self.spec.key_columns])
             if key not in self.fold.rows and key not in self.reserved:
                 self._known.append(key)
                 return key
@@ -85,9 +86,6 @@ class Writer:
             self._known[at] = self._known[-1]
             self._known.pop()
         return None
-
-    def _key_columns(self) -> list[Column]:
-        return [column for column in self.spec.columns if column.name in self.spec.keys]
 
     def _ways(self, form: Form) -> list[tuple[Callable[[Form, frozenset[str] | None], list[Change]], int]]:
         spec, operations = self.spec, form.operations

@@ -19,30 +19,16 @@ from deltalake import DeltaTable
 
 from app.mirror.target import arrow_dataset
 from demo.landing_reader import ROW_MARKER, landing_files, table_folder
-from tests.model.tables import ANY, Facts, Key, Spec
-from tests.model.values import Row, landed_value
+from tests.model.tables import Spec
+from tests.model.values import landed_value
+from tests.support.forms.form import ANY, Change, Facts, Key
+from tests.support.forms.values import Row
 
 DELETE: Final = 2
 
 
 class Difference(Exception):
     """What landed, or what the gateway answered, is not what the documentation says."""
-
-
-@dataclass(slots=True)
-class Change:
-    """What a statement of the source did to one row. `given` names the columns that a message tells, None for all.
-
-    Changes with the same `statement` changed keys together. `known` is false for a delete of a row that never was.
-    """
-
-    operation: str
-    old: Row | None
-    new: Row | None
-    given: frozenset[str] | None = None
-    statement: int = 0
-    known: bool = True
-    facts: Facts | None = None
 
 
 @dataclass

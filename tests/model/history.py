@@ -12,11 +12,13 @@ from uuid import UUID
 import httpx
 
 from tests.model.changes import Writer, corrected, spoil
-from tests.model.fold import Batch, Change, Difference, Fold, Landed
-from tests.model.forms import FORMS, Form, Request, Source
+from tests.model.fold import Batch, Difference, Fold, Landed
 from tests.model.gateway import Gateway
-from tests.model.tables import Key, added_column, described, random_spec
-from tests.model.values import BAD, Column, as_text, random_value
+from tests.model.tables import added_column, described, random_spec
+from tests.model.values import random_value
+from tests.support.forms.catalogue import SENT
+from tests.support.forms.form import Change, Form, Key, Request, Source
+from tests.support.forms.values import BAD, Column, as_text
 
 MAX_REQUEST: Final = 300
 ADDED: Final = (("string", "string"), ("int64", "int64"), ("decimal", "decimal(12,3)"), ("timestamp", "timestamp"))
@@ -58,7 +60,7 @@ class History:
         self._generation, self._number, self._added = 1, 0, 0
         self._producer = f"model/{name}" if self._rng.random() < 0.3 else None
         self._produced = 0
-        self._forms = [form for form in FORMS if self._is_fit(form)]
+        self._forms = [form for form in SENT if self._is_fit(form)]
         self.step = "the registration"
         self._touched: set[Key] | None = None
         """Keys that the stream has changed since a load began."""
@@ -225,7 +227,7 @@ class History:
         load, self._touched, loaded = begun["load"], set(), set[Key]()
         keys = [*self._fold.rows]
         wanted = self._rng.sample(keys, int(len(keys) * self._rng.random()))
-        forms = [form for form in FORMS if form.operations != "IUD" or form.name != "replicate keyed"]
+        forms = [form for form in SENT if form.operations != "IUD" or form.name != "replicate keyed"]
         forms = [form for form in forms if form.name != "debezium records" and self._is_fit(form)]
         while wanted:
             part, wanted = wanted[:200], wanted[200:]

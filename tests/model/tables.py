@@ -13,7 +13,9 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from tests.model.values import ARROW, KEY_KINDS, KINDS, Column, Row, as_text, landed_value, random_value
+from tests.model.values import KEY_KINDS, KINDS, landed_value, random_value
+from tests.support.forms.form import ANY, Facts, Key, SourceTable
+from tests.support.forms.values import ARROW, Column, Row, as_text
 
 MASK_SECRET: Final = "a-secret-only-for-the-random-model-of-the-gateway"
 ZONES: Final = ("UTC", "UTC", "UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe")
@@ -23,24 +25,7 @@ AUDITS: Final = {
     "accepted_at": pa.timestamp("us", "UTC"), "row_order": pa.int64(), "deleted": pa.bool_(),
 }  # fmt: skip
 
-Key = tuple[Any, ...]
 Filter = Mapping[str, Any]
-
-
-class Anything:
-    """Equal to every value: what the documentation leaves open."""
-
-    def __eq__(self, other: object) -> bool:
-        return True
-
-    def __hash__(self) -> int:
-        return 0
-
-    def __repr__(self) -> str:
-        return "(any)"
-
-
-ANY: Final = Anything()
 
 
 class OwnHash:
@@ -61,31 +46,13 @@ class OwnHash:
         return f"hash of {self._text!r}: {self._known.get(self._text)!r}"
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What audit columns tell of a change."""
-
-    operation: str | Anything
-    timestamp: datetime | Anything | None = None
-    position: str | Anything | None = None
-
-
 @dataclass
-class Spec:
-    """A table of the source and its registration. `excluded` columns are in its messages and not in the table."""
+class Spec(SourceTable):
+    """A table of the source and its registration."""
 
-    name: str
-    columns: list[Column]
-    keys: list[str]
     options: dict[str, Any]
-    excluded: list[Column] = field(default_factory=list)
     hashes: dict[str, str] = field(default_factory=dict)
     """Hashes of this table alone, as far as they have been seen."""
-
-    @property
-    def sent(self) -> list[Column]:
-        """Columns that messages have."""
-        return [*self.columns, *self.excluded]
 
     @cached_property
     def keeps_images(self) -> bool:
@@ -119,9 +86,6 @@ class Spec:
             {"name": column.name, "type": column.declared, "nullable": column.nullable} for column in self.columns
         ]
         return {"columns": columns, "key_columns": self.keys, "options": self.options}
-
-    def key(self, row: Row) -> Key:
-        return tuple([row[name] for name in self.keys])
 
     @property
     def landed_types(self) -> dict[str, pa.DataType]:

@@ -13,7 +13,7 @@ from tests.model.__main__ import Run
 from tests.model.fold import Batch, Difference, Landed
 from tests.model.gateway import small_gateway
 from tests.model.tables import Spec, random_spec
-from tests.model.values import Column
+from tests.support.forms.values import Column
 
 TABLES, CHANGES = 10, 3_000
 

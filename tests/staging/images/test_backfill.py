@@ -31,9 +31,9 @@ from tests.support.backfills import (
     dies_after,
     purge_payloads,
 )
-from tests.support.forms.catalogue import FORMS, FULL_FORMS
-from tests.support.forms.form import schema
-from tests.support.forms.source_histories import History, histories
+from tests.support.forms.catalogue import FULL_FORMS
+from tests.support.forms.histories import History, histories
+from tests.support.forms.reading import rows_of, schema
 from tests.support.gateway_parts import current, registered, stage, typed
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import claimed
@@ -237,25 +237,27 @@ def test_rows_of_every_type_have_the_images_that_were_kept_from_the_start(
 ) -> None:
     number = next(_NUMBERS)
     kept, late = f"kept{number}", f"late{number}"
-    last = [*history.table.types][-1]
+    last = history.table.names[-1]
     rules = draw.draw(st.sampled_from([{}, {"rename": {last: "other"}, "audit_columns": {"operation": "_op"}}]))
     keep = TableOptions.parse({**rules, "row_images": "on"})
     for name, options in ((kept, keep), (late, TableOptions.parse(rules))):
         registered(engine, name, schema(history.table), options)
     begins_at = draw.draw(st.integers(0, len(history.transactions)))
-    for at in range(len(history.transactions) + 1):
+    requests = [history.requests(form) for form in FULL_FORMS.values()]
+    for at, spellings in enumerate(zip(*requests, strict=True)):
         if at == begins_at:
             registered(engine, late, None, keep)
-        for events in history.transactions[at : at + 1]:
-            form = FORMS[draw.draw(st.sampled_from(FULL_FORMS))]
-            try:
-                for table in (current(engine, kept), current(engine, late)):
-                    rows = form.rows(history.table, events, RowRules.of(table))
-                    if rows.rows:
-                        stage(engine, [Batch(table, rows)])
-            except RejectedInput as error:
-                assert error.code is Code.AMBIGUOUS_KEY_CHANGE
-                return
+        request = draw.draw(st.sampled_from(spellings))
+        try:
+            for table in (current(engine, kept), current(engine, late)):
+                rows = rows_of(request, history.table, RowRules.of(table))
+                if rows.rows:
+                    stage(engine, [Batch(table, rows)])
+        except RejectedInput as error:
+            assert error.code is Code.AMBIGUOUS_KEY_CHANGE
+            return
+    if begins_at == len(history.transactions):
+        registered(engine, late, None, keep)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("app.staging.images.KEYS_PER_STEP", 2)
         try:

@@ -14,9 +14,10 @@ from app.domain.rows.row_rules import RowMarker, RowRules
 from app.staging.batches.batch import Batch, StagingRequest
 from app.staging.batches.stage_transaction import encode_blocks, stage_requests
 from mirrorgate.errors import Code, RejectedInput
-from tests.support.forms.catalogue import FORMS, FULL_FORMS
-from tests.support.forms.form import schema
-from tests.support.forms.source_histories import History, SourceTable, State, histories
+from tests.support.forms.catalogue import FULL_FORMS
+from tests.support.forms.form import SourceTable
+from tests.support.forms.histories import History, State, histories
+from tests.support.forms.reading import rows_of, schema
 from tests.support.gateway_parts import current, registered
 from tests.support.samples.images import KEEP, rows_of_images
 
@@ -26,11 +27,10 @@ _NAMES: Final = (f"t{number}" for number in itertools.count())
 def apply(state: State, rows: LandingRows, table: SourceTable) -> None:
     """Apply landing rows to a state as mirroring does."""
     for row in rows.batch.to_pylist():
-        values = tuple(row[name] for name in table.types)
         if row[ROW_MARKER] == RowMarker.DELETE:
-            del state[table.key(values)]
+            del state[table.key(row)]
         else:
-            state[table.key(values)] = values
+            state[table.key(row)] = {name: row[name] for name in table.names}
 
 
 def state_of_images(engine: sa.Engine, table: Table, of: SourceTable) -> State:
@@ -52,10 +52,11 @@ def test_images_are_the_rows_after_each_request(engine: sa.Engine, history: Hist
     name = next(_NAMES)
     registered(engine, name, schema(history.table), KEEP)
     state: State = {}
-    for events in history.transactions:
+    requests = [history.requests(form) for form in FULL_FORMS.values()]
+    for spellings in zip(*requests, strict=True):
         table = current(engine, name)
         try:
-            rows = FORMS[draw.draw(st.sampled_from(FULL_FORMS))].rows(history.table, events, RowRules.of(table))
+            rows = rows_of(draw.draw(st.sampled_from(spellings)), history.table, RowRules.of(table))
         except RejectedInput as error:
             assert error.code is Code.AMBIGUOUS_KEY_CHANGE
             return

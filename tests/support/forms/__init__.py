@@ -1,5 +1,5 @@
-"""One history of a source table written in every form that the gateway reads.
+"""The forms in which tools send the changes of a table, each written in any of its spellings.
 
-Every tool writes the same events differently, and none of them may change what lands. Invariant: each form of
-`catalogue.FORMS` tells the whole history, so its landing rows are those of every other form.
+Every tool writes the same changes differently, and none of them may change what lands. The random model sends them to a
+gateway. Other tests write the transactions of one history in each form, and read them without a gateway.
 """

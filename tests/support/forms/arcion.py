@@ -1,126 +1,133 @@
-"""Arcion: its JSON with full and partial images, its NATIVE form, and its CSV."""
+"""Arcion: its JSON with `exists` and in NATIVE's form, and its CSV of changes and of snapshots."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
-from app.domain.model.change import Change
-from app.formats.arcion.csv import decode_arcion_csv
-from app.formats.arcion.messages import decode_arcion
-from app.ingest.columnar import Asked, ColumnarBody
-from app.ingest.readers import ArcionJson
-from mirrorgate.parameters import CsvLayout, CsvMode
-from tests.support.forms.form import ANYONE, NAME, Events, Form, key_columns
-from tests.support.forms.source_histories import Event, Row, SourceTable, as_text
-from tests.support.samples.messages import Message, arcion
-
-Image = Mapping[str, str]
-
-_NATIVE_CURSOR: Final = {"extractorId": 0, "log": "log-bin.000010", "position": 7461, "v": 2}
+from tests.support.forms.form import CSV, ENCODER, JSON, Change, Form, Request, Source, SourceTable
+from tests.support.forms.values import Column, Row, as_text
 
 
-def image(table: SourceTable, row: Row | None) -> Image | None:
-    """Return a row as texts, NULL as the text `null`."""
-    if row is None:
-        return None
-    return {name: "null" if value is None else as_text(value) for name, value in zip(table.types, row, strict=True)}
+def _image(source: Source, row: Row | None, columns: Sequence[Column]) -> dict[str, Any]:
+    rng = source.rng
+    image: dict[str, Any] = {}
+    for column in columns if row is not None else ():
+        value = source.value(row or {}, column)
+        if value is None:
+            image[column.name] = rng.choice((None, "null"))
+        elif column in source.table.excluded or rng.random() < 0.9:
+            image[column.name] = as_text(value, column, rng) if not isinstance(value, str) else value
+        else:
+            image[column.name] = value if isinstance(value, bool | int | str) else as_text(value, column, rng)
+    return image
 
 
-def _full(table: SourceTable, event: Event) -> Message:
-    return arcion(str(NAME), image(table, event.old), image(table, event.new))
+def _names(table: SourceTable) -> dict[str, Any]:
+    schema, _, name = table.name.rpartition(".")
+    return {"namespace": {"catalog": None, "schema": schema}, "name": name}
 
 
-def _partial(table: SourceTable, event: Event) -> Message:
-    """Write the key before an update and what its statement set after it; all other columns hold `null`."""
-    message, given = _full(table, event), _given(table, event)
-    if given is None:
-        return message
-    keys, before, after = key_columns(table), message["before"], message["after"]
-    exists = {name: 2 * (name in keys) + (name in given) for name in table.types}
-    return message | {
-        "exists": {name: str(flag) for name, flag in exists.items()},
-        "before": {name: value if exists[name] & 2 else "null" for name, value in before.items()},
-        "after": after and {name: value if exists[name] & 1 else "null" for name, value in after.items()},
-    }
+def _messages(source: Source, changes: Sequence[Change], *, native: bool) -> Request:
+    table, rng, written = source.table, source.rng, []
+    keys = table.key_columns
+    for change in changes:
+        given = table.given(change)
+        may_lack_key = change.operation == "U" and change.given is not None and not change.statement
+        if may_lack_key and rng.random() < 0.5:
+            given = [column for column in given if column.name not in table.keys]
+        before = table.sent if rng.random() < 0.5 or change.statement or change.given is None else keys
+        old = _image(source, change.old, before if change.known else keys)
+        new = _image(source, change.new, given)
+        if change.operation == "R":
+            old = {}
+        position = {"log": "bin.1", "position": source.next_position()}
+        position |= {"timestamp": int(source.moment().timestamp() * 1000)} if rng.random() < 0.7 else {}
+        change.tell(source.moment() if "timestamp" in position else None, json.dumps(position, separators=(",", ":")))
+        message = {"tableName": _names(table), "opType": change.operation, "cursor": position,
+                   "before": old or None, "after": new or None}  # fmt: skip
+        if not native:
+            message = _with_exists(source, message, change, old, new)
+        written.append(message)
+    lines = rng.random() < 0.3
+    body = b"\n".join(map(ENCODER.encode, written)) if lines else ENCODER.encode(written)
+    return Request("arcion", {"table": table.name} if rng.random() < 0.5 else {}, JSON, body)
 
 
-def _native(table: SourceTable, event: Event) -> Message:
-    """Write full images without `exists` and `operationcount`, as Replicant's `replication-format: NATIVE` does."""
-    message = _full(table, event)
-    del message["exists"]
-    return message | {"cursor": _NATIVE_CURSOR}
+def _with_exists(source: Source, message: dict[str, Any], change: Change, old: Row, new: Row) -> dict[str, Any]:
+    """Add `exists`; sometimes placeholders stand where nothing is given."""
+    exists = {c.name: (c.name in new) + 2 * (c.name in old) for c in source.table.sent}
+    placeholders = source.rng.random() < 0.5
+    for image, present in (("before", old), ("after", new)):
+        if placeholders and message[image] is not None:
+            message[image] = {c.name: present.get(c.name, "null") for c in source.table.sent}
+    if not placeholders:
+        exists = {name: flag for name, flag in exists.items() if flag}
+    as_number = source.rng.random() < 0.3
+    return message | {"exists": {name: flag if as_number else str(flag) for name, flag in exists.items()}}
 
 
-def _native_partial(table: SourceTable, event: Event) -> Message:
-    """Write only the key before an update, and only what its statement set after it."""
-    message, given = _native(table, event), _given(table, event)
-    if given is None:
-        return message
-    before, after = message["before"], message["after"]
-    return message | {
-        "before": {name: before[name] for name in key_columns(table)},
-        "after": after and {name: after[name] for name in given},
-    }
-
-
-def _given(table: SourceTable, event: Event) -> list[str] | None:
-    """Return the columns that an update sets, none for a delete; None for an insert."""
-    if event.old is None:
-        return None
-    pairs = zip(table.types, event.old, event.new or event.old, strict=True)
-    return [name for name, old, new in pairs if old != new]
-
-
-def _writer(message: Callable[[SourceTable, Event], Message]) -> Callable[[SourceTable, Events], bytes]:
-    def write(table: SourceTable, events: Events) -> bytes:
-        return json.dumps([_cursor(at) | message(table, event) for at, event in enumerate(events)]).encode()
-
-    return write
-
-
-def _cursor(position: int) -> Message:
-    return {"cursor": {"log": "1", "position": position, "timestamp": 1_767_600_000_000 + position}}
-
-
-def _read(_: SourceTable, body: bytes) -> Sequence[Change]:
-    return [entry.change for entry in decode_arcion(body)]
-
-
-def _request(body: bytes) -> Asked[ColumnarBody]:
-    return Asked(ArcionJson(body), ANYONE)
-
-
-def quoted(value: Any) -> str:
+def quoted(value: Any, column: Column, source: Source) -> str:
     """Return a CSV field; NULL is the only one without quotes."""
-    return "NULL" if value is None else '"' + as_text(value).replace('"', '""') + '"'
+    if value is None:
+        return "NULL"
+    text = str(value) if column in source.table.excluded else as_text(value, column, source.rng)
+    return '"' + text.replace('"', '""') + '"'
 
 
-def _write_csv(table: SourceTable, events: Events) -> bytes:
-    return "\n".join(_csv_records(table, events)).encode()
+def _csv_parameters(source: Source, **parameters: str) -> dict[str, str]:
+    names = ['"' + column.name.replace('"', '""') + '"' for column in source.table.sent]
+    delimiter = source.rng.choice((",", ",", ";", "|", "\t"))
+    return {"table": source.table.name, "columns": ",".join(names), "delimiter": delimiter, **parameters}
 
 
-def _csv_records(table: SourceTable, events: Events) -> Iterable[str]:
-    for event in events:
-        flag = str((event.new is not None) + 2 * (event.old is not None))
-        nothing: Row = (None,) * len(table.types)
-        pairs = zip(event.new or nothing, event.old or nothing, strict=True)
-        fields = [field for new, old in pairs for field in (quoted(new), quoted(old), flag)]
-        operation = "U" if flag == "3" else "I" if flag == "1" else "D"
-        yield ",".join([*fields, operation, quoted('{"log": "1"}'), quoted("{}")])
+def _realtime_csv(source: Source, changes: Sequence[Change]) -> Request:
+    table, rng, lines = source.table, source.rng, []
+    parameters = _csv_parameters(source, mode="realtime")
+    for change in changes:
+        given = {column.name for column in table.given(change)} if change.new is not None else set()
+        has_old = change.old is not None and change.operation != "R"
+        old_names = {c.name for c in table.sent} if change.known else {*table.keys}
+        fields = []
+        for column in table.sent:
+            is_new, is_old = column.name in given, has_old and column.name in old_names
+            new, old = source.value(change.new or {}, column), source.value(change.old or {}, column)
+            fields += [
+                quoted(new, column, source) if is_new else "NULL",
+                quoted(old, column, source) if is_old else "NULL",
+            ]
+            fields.append(str(is_new + 2 * is_old))
+        position = {"log": "bin.1", "v": source.next_position(), "timestamp": int(source.moment().timestamp() * 1000)}
+        cursor = json.dumps(position, separators=(",", ":"))
+        change.tell(source.moment(), cursor)
+        fields += [change.operation, '"' + cursor.replace('"', '""') + '"', '"{}"']
+        lines.append(parameters["delimiter"].join(fields))
+    return Request("arcion", parameters, CSV, rng.choice(("\n", "\r\n")).join(lines).encode())
 
 
-def _read_csv(table: SourceTable, body: bytes) -> Sequence[Change]:
-    layout = CsvLayout(CsvMode.REALTIME, tuple(table.types))
-    return decode_arcion_csv(body, layout, trimmed_columns(table)).changes
+def _snapshot_csv(source: Source, changes: Sequence[Change]) -> Request:
+    parameters = _csv_parameters(source, mode="snapshot")
+    lines = []
+    for change in changes:
+        row = change.new or {}
+        fields = [quoted(source.value(row, column), column, source) for column in source.table.sent]
+        lines.append(parameters["delimiter"].join(fields))
+        change.tell(None, None)
+    return Request("arcion", parameters, CSV, "\n".join(lines).encode())
 
 
-def trimmed_columns(table: SourceTable) -> frozenset[str]:
-    """Return the columns in which blanks around a CSV value do not count."""
-    return frozenset(name for name, of in table.types.items() if of not in {"string", "json"})
+def _snapshot_rows(source: Source, changes: Sequence[Change]) -> Request:
+    rows = [_image(source, change.new, source.table.sent) for change in changes]
+    for change in changes:
+        change.tell(None, None)
+    parameters = {"table": source.table.name, "mode": "snapshot"}
+    return Request("arcion", parameters, JSON, b"\n".join(map(ENCODER.encode, rows)))
 
 
-FULL: Final = Form(_writer(_full), _read, _request)
-PARTIAL: Final = Form(_writer(_partial), _read, _request, is_partial=True)
-NATIVE: Final = Form(_writer(_native), _read, _request)
-NATIVE_PARTIAL: Final = Form(_writer(_native_partial), _read, _request, is_partial=True)
-CSV: Final = Form(_write_csv, _read_csv)
+FORMS: Final = (
+    Form("arcion json", partial(_messages, native=False), "IUDR", partial="UI", moves=True),
+    Form("arcion native", partial(_messages, native=True), "IUDR", partial="UI", moves=True),
+    Form("arcion csv", _realtime_csv, "IUDR", partial="UI", moves=True),
+    Form("arcion csv snapshot", _snapshot_csv, "S"),
+    Form("arcion native snapshot", _snapshot_rows, "S"),
+)

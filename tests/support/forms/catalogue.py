@@ -1,36 +1,40 @@
-"""All forms by name."""
+"""All forms. A request of each lands the same rows for the same changes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from tests.support.forms import arcion, avro, debezium, replicate, rows
-from tests.support.forms.form import Form
+from tests.support.forms.form import Change, Form, Request, Source
+
+SENT: Final = (*arcion.FORMS, *replicate.FORMS, *debezium.FORMS, *rows.FORMS)
+"""Those that a gateway reads without preparations."""
+
+_OF_CHANGES: Final = [form for form in (*SENT, replicate.WITH_LAYOUT, *avro.FORMS) if "I" in form.operations]
+
+
+def partly(form: Form) -> Form:
+    """Return the form with updates that leave out what they do not change, as far as it can leave that out."""
+
+    def write(source: Source, changes: Sequence[Change]) -> Request:
+        return form.write(source, [_partly(change, source, form) for change in changes])
+
+    return replace(form, name=f"{form.name}, partly", write=write, leaves_out=True)
+
+
+def _partly(change: Change, source: Source, form: Form) -> Change:
+    old, new, keys = change.old, change.new, source.table.keys
+    if old is None or new is None:
+        return change
+    columns = source.table.columns
+    given = [c.name for c in columns if c.name in keys or new[c.name] != old[c.name] or not form.omits(c)]
+    return replace(change, given=frozenset(given))
+
+
+FULL_FORMS: Final[Mapping[str, Form]] = {form.name: form for form in _OF_CHANGES}
+"""Those whose changes give all columns, by name."""
 
 FORMS: Final[Mapping[str, Form]] = {
-    "arcion": arcion.FULL,
-    "arcion partial": arcion.PARTIAL,
-    "arcion native": arcion.NATIVE,
-    "arcion native partial": arcion.NATIVE_PARTIAL,
-    "arcion csv": arcion.CSV,
-    "replicate": replicate.ENVELOPED,
-    "replicate flattened": replicate.FLATTENED,
-    "replicate masks": replicate.MASKED,
-    "replicate layout": replicate.CUSTOM,
-    "replicate avro": avro.REPLICATE,
-    "rows array": rows.ARRAY,
-    "rows ndjson": rows.NDJSON,
-    "rows csv": rows.CSV,
-    "rows arrow": rows.ARROW,
-    "debezium": debezium.WITH_SCHEMA,
-    "debezium without schema": debezium.WITHOUT_SCHEMA,
-    "debezium records": debezium.RECORDS,
-    "debezium flattened": debezium.FLATTENED,
-    "rows avro": avro.ROWS,
+    **FULL_FORMS,
+    **{form.name: form for form in map(partly, (form for form in _OF_CHANGES if "U" in form.partial))},
 }
-
-FULL_FORMS: Final = [name for name, form in FORMS.items() if not form.is_partial]
-"""Those whose changes give all columns."""
-
-KEY_CHANGE_FORMS: Final = {name: form for name, form in FORMS.items() if not form.splits_key_changes}
-"""Those with changes of keys. The others cannot tell a statement that exchanges keys: the second delete removes the
-row that the first insert wrote."""

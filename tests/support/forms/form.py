@@ -1,70 +1,150 @@
-"""A form: how a tool writes the events of a table into a body, and how the gateway reads it."""
+"""A form: how a tool writes the changes of a table as a request, and what it can tell of a change.
+
+Nothing here and in the modules of the forms uses the gateway's code; `reading` does.
+"""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any, Final
 
-from app.domain.access.rights import Principal, Right
-from app.domain.model.change import Change
-from app.domain.model.names import TableName
-from app.domain.model.table_schema import TableSchema
-from app.domain.rows.landing_rows import LandingRows, landing_rows
-from app.domain.rows.row_rules import RowRules
-from app.ingest.columnar import Asked, ColumnarBody
-from tests.support.forms.source_histories import Event, SourceTable
-from tests.support.samples.schemas import schema_of
+import msgspec
 
-NAME: Final = TableName.parse("S.T")
-"""The table that all bodies are for."""
-ANYONE: Final = Principal("forms", frozenset({Right.INGEST}), ("*",))
+from tests.support.forms.values import Column, Row
 
-Events: TypeAlias = Sequence[Event]
+ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+JSON, CSV, ARROW = "application/json", "text/csv", "application/vnd.apache.arrow.stream"
+NAMES: Final = {"I": "insert", "U": "update", "D": "delete", "R": "upsert", "S": "snapshot"}
+"""What audit columns call an operation."""
+
+Key = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
+class Anything:
+    """Equal to every value: what the documentation leaves open."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "(any)"
+
+
+ANY: Final = Anything()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What audit columns tell of a change."""
+
+    operation: str | Anything
+    timestamp: datetime | Anything | None = None
+    position: str | Anything | None = None
+
+
+@dataclass(slots=True)
+class Change:
+    """What a statement of the source did to one row. `given` names the columns that a message tells, None for all.
+
+    Changes with the same `statement` changed keys together. `known` is false for a delete of a row that never was.
+    """
+
+    operation: str
+    old: Row | None
+    new: Row | None
+    given: frozenset[str] | None = None
+    statement: int = 0
+    known: bool = True
+    facts: Facts | None = None
+
+    def tell(self, timestamp: Any, position: Any) -> None:
+        """Note what a message tells of the change beside its rows."""
+        self.facts = Facts(NAMES[self.operation], timestamp, position)
+
+
+@dataclass
+class Request:
+    """A request of changes."""
+
+    path: str
+    parameters: dict[str, str]
+    content: str
+    body: bytes
+
+
+@dataclass
+class SourceTable:
+    """A table of the source. `excluded` columns are in its messages and not in the gateway's table."""
+
+    name: str
+    columns: list[Column]
+    keys: list[str]
+    excluded: list[Column] = field(default_factory=list, kw_only=True)
+
+    @property
+    def sent(self) -> list[Column]:
+        """Columns that messages have."""
+        return [*self.columns, *self.excluded]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns that messages have."""
+        return tuple(column.name for column in self.sent)
+
+    @property
+    def key_columns(self) -> list[Column]:
+        return [column for column in self.columns if column.name in self.keys]
+
+    def key(self, row: Row) -> Key:
+        return tuple([row[name] for name in self.keys])
+
+    def given(self, change: Change) -> list[Column]:
+        """Return the columns that a message gives of the new row."""
+        return [column for column in self.sent if change.given is None or column.name in change.given]
+
+
+@dataclass
+class Source:
+    """The writer's side of a table: its random source, the state of its metadata, and a clock."""
+
+    table: SourceTable
+    rng: Random
+    table_version: int = 0
+    described: tuple[str, ...] = ()
+    position: int = 0
+
+    def value(self, row: Row, column: Column) -> Any:
+        """Return a value of a row; excluded columns have whatever comes."""
+        return row.get(column.name) if column not in self.table.excluded else self.rng.choice((None, "secret", 1))
+
+    def next_position(self) -> int:
+        self.position += 1
+        return self.position
+
+    def moment(self) -> datetime:
+        """Return the time of a change, in milliseconds."""
+        return datetime(2026, 1, 5, 8, tzinfo=UTC) + timedelta(milliseconds=1234 * self.position)
+
+
+@dataclass(frozen=True)
 class Form:
-    """One form of a body; events are those of one transaction."""
+    """An encoding. `operations` are those that it writes; `partial` tells of what it can leave values out.
 
-    write: Callable[[SourceTable, Events], bytes]
-    """Return the body."""
-    read: Callable[[SourceTable, bytes], Sequence[Change]]
-    """Return its changes as the exact path decodes them."""
-    request: Callable[[bytes], Asked[ColumnarBody]] | None = None
-    """Return the request of the columnar path, if the form has one that needs nothing but the table."""
-    is_partial: bool = False
-    """True if a change does not give all columns, so that only row images make whole rows of it."""
-    splits_key_changes: bool = False
-    """True if the form has no key changes: the old row is deleted, and a new one is inserted."""
-    land: Callable[[bytes, RowRules], LandingRows] | None = None
-    """Return the rows of a body that has no changes in between, such as Arrow columns."""
+    `partial` is a subset of "U" for updates, "I" for inserts, and "*" if all rows of a request leave out the same.
+    """
 
-    def rows(self, table: SourceTable, events: Events, rules: RowRules) -> LandingRows:
-        """Write events, and return the rows that they land as."""
-        body = self.write(table, events)
-        return self.land(body, rules) if self.land else landing_rows(self.read(table, body), rules)
-
-    def changes(self, table: SourceTable, events: Events) -> Sequence[Change]:
-        """Write events and read them again."""
-        return self.read(table, self.write(table, events))
-
-
-def schema(table: SourceTable) -> TableSchema:
-    """Return the schema that the table is registered with; keys are required."""
-    keys = key_columns(table)
-    return schema_of(table.types, keys, keys)
-
-
-def key_columns(table: SourceTable) -> list[str]:
-    """Return the names of the key columns."""
-    return [*table.types][: table.keys]
-
-
-def split_key_changes(table: SourceTable, events: Events) -> list[Event]:
-    """Return the events with a delete and an insert for each change of a key."""
-    parts = [
-        [Event(event.old, None), Event(None, event.new)]
-        if event.old and event.new and table.key(event.old) != table.key(event.new)
-        else [event]
-        for event in events
-    ]
-    return [event for part in parts for event in part]
+    name: str
+    write: Callable[[Source, Sequence[Change]], Request]
+    operations: str = "IUD"
+    partial: str = ""
+    moves: bool = False
+    is_text: bool = True
+    """Whether a message can have a value that is no value of its column."""
+    omits: Callable[[Column], bool] = field(default=lambda column: True)
+    """Whether an update can leave out a column that it does not change."""
+    leaves_out: bool = False
+    """Whether its updates do leave out what they do not change, so that only row images make whole rows of them."""

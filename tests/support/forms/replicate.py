@@ -1,118 +1,120 @@
-"""Replicate: its envelope, bare messages with flattened headers, partial updates by masks, and a custom layout."""
+"""Replicate: its envelope with masks, bare messages with their headers in several places, records, and a layout."""
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
-from app.domain.model.change import Change
-from app.formats.replicate.history import VersionResolver
-from app.formats.replicate.layouts import STANDARD, MessageForm, read_layout
-from app.formats.replicate.messages import decode_replicate
-from app.formats.replicate.standard_form import with_key
-from app.ingest.columnar import Asked, ColumnarBody
-from app.ingest.readers import ReplicateJson
-from tests.support.forms.form import ANYONE, NAME, Events, Form, key_columns
-from tests.support.forms.source_histories import TYPES, Event, Row, SourceTable, as_json
-from tests.support.samples.messages import Message, data, metadata
+from tests.support.forms.form import ENCODER, JSON, Change, Form, Request, Source
+from tests.support.forms.values import Column, Row, as_json
+from tests.support.samples import messages
 
-SCHEMA_ID: Final = f"{NAME}-1"
-_LAYOUT: Final = read_layout(
-    {
-        "data": "row",
-        "before_data": "/old",
-        "operation": "meta_op",
-        "change_sequence": "meta_scn",
-        "operations": {"I": "insert", "U": "update", "D": "delete"},
-    }
-)
+_OPERATIONS: Final = {"I": "INSERT", "U": "UPDATE", "D": "DELETE", "S": "REFRESH"}
+_TYPES: Final[Mapping[str, str]] = {
+    "boolean": "BOOLEAN", "int16": "INT2", "int32": "INT4", "int64": "INT8", "float32": "REAL4", "float64": "REAL8",
+    "decimal": "NUMERIC", "date": "DATE", "timestamp": "DATETIME", "string": "WSTRING", "binary": "BYTES",
+    "json": "NCLOB",
+}  # fmt: skip
+LAYOUT: Final = {
+    "data": "row",
+    "before_data": "/old",
+    "operation": "meta_op",
+    "change_sequence": "meta_scn",
+    "operations": {"I": "insert", "U": "update", "D": "delete"},
+}
+"""The layout of the last form, which no gateway knows before it is stored there."""
 
 
-def described(table: SourceTable) -> Message:
-    """Return the message that describes the table."""
-    columns = {name: TYPES[of] for name, of in table.types.items()}
-    return metadata(str(NAME), columns, tuple(key_columns(table)))
-
-
-def image(table: SourceTable, row: Row | None) -> dict[str, Any] | None:
+def image(source: Source, row: Row | None, columns: Sequence[Column]) -> dict[str, Any] | None:
     """Return a row as JSON values by column."""
-    return None if row is None else dict(zip(table.types, map(as_json, row), strict=True))
+    if row is None:
+        return None
+    return {c.name: as_json(source.value(row, c), c, source.rng) if c not in source.table.excluded else "secret"
+            for c in columns}  # fmt: skip
 
 
-def _enveloped(table: SourceTable, event: Event) -> Message:
-    old, new = image(table, event.old), image(table, event.new)
-    facts = {"sequence": 7, "timestamp": "2026-01-05T08:00:00.25"} if new else {}
-    return data(_operation(event), new or old, old if new else None, schema_id=SCHEMA_ID, **facts)
+def _headers(source: Source, change: Change) -> dict[str, Any]:
+    headers: dict[str, Any] = {"operation": _OPERATIONS[change.operation]}
+    sequence = f"{source.next_position():035d}"
+    if change.operation == "S":
+        change.tell(None, None)
+        return headers | {"changeSequence": "", "timestamp": ""}
+    moment = source.moment()
+    change.tell(moment, sequence)
+    return headers | {"changeSequence": sequence, "timestamp": moment.replace(tzinfo=None).isoformat()}
 
 
-def _flattened(table: SourceTable, event: Event) -> Message:
-    """Write the message without an envelope, its headers beside its images, and the name of its table."""
-    old, new = image(table, event.old), image(table, event.new)
-    written = {"headers_operation": _operation(event), "headers_changeSequence": f"{1:035d}"}
-    return written | {
-        "data": new or old,
-        "beforeData": old if new else None,
-        "schema": NAME.schema,
-        "table": NAME.table,
-    }
+def _messages(source: Source, changes: Sequence[Change], *, form: str) -> Request:
+    table, rng = source.table, source.rng
+    schema, _, name = table.name.rpartition(".")
+    written: list[Any] = [metadata(source)] if form == "enveloped" and source.described != table.names else []
+    for change in changes:
+        headers = _headers(source, change)
+        new = image(source, change.new, table.given(change))
+        keys = table.key_columns
+        old = image(source, change.old, table.sent if change.known else keys)
+        if change.operation == "D":
+            data, before = (old, None) if rng.random() < 0.5 else (None, old)
+        else:
+            data, before = new, old
+            if change.operation == "U" and not change.statement and rng.random() < 0.4:
+                before = None if form == "enveloped" else before
+        if form == "enveloped" and change.operation == "U":
+            given, (one, other) = change.given or table.names, (change.old or {}, change.new or {})
+            changed = [title for title in given if one.get(title) != other.get(title)]
+            headers |= {"columnMask": _mask(source, given), "changeMask": rng.choice((None, _mask(source, changed)))}
+        message: dict[str, Any] = {"data": data, "beforeData": before}
+        if form == "flattened":
+            message |= {f"headers_{key}": value for key, value in headers.items()}
+        elif form == "plain":
+            message |= headers
+        else:
+            message["headers"] = headers
+        if form == "keyed":
+            shown = change.new or change.old or {}
+            if change.operation == "D" and rng.random() < 0.6:
+                message["data"] = message["beforeData"] = None
+            written.append({"key": image(source, shown, keys), "value": {"message": message}})
+        elif form == "layout":
+            shown, has_row = change.new or change.old or {}, change.new is not None
+            told = {"meta_op": change.operation, "meta_scn": headers["changeSequence"]}
+            images = {"row": new, "old": old if has_row else None}  # the key alone tells which row is deleted
+            written.append({"key": image(source, shown, keys), "value": images | told})
+        elif form == "enveloped":
+            schema_id = f"{table.name}-{source.table_version}"
+            written.append({"magic": "atMSG", "type": "DT", "messageSchemaId": schema_id, "message": message})
+        elif form == "routed":
+            written.append(message | {"schema": schema, "table": name})
+        else:
+            written.append(message)
+    parameters = {} if form in ("enveloped", "routed") else {"table": table.name}
+    if form == "layout":
+        parameters["layout"] = form
+    return Request("replicate", parameters, JSON, ENCODER.encode(written))
 
 
-def _masked(table: SourceTable, event: Event) -> Message:
-    """Write an update without an image before it, unless its key changes, and without what it does not change."""
-    message = _enveloped(table, event)
-    if event.old is None or event.new is None:
-        return message
-    is_moved = table.key(event.old) != table.key(event.new)
-    pairs = [*zip(event.old, event.new, strict=True)]
-    changed = sum(1 << at for at, (old, new) in enumerate(pairs) if old != new)
-    captured = changed | (1 << table.keys) - 1
-    inner = message["message"]
-    names = [*table.types]
-    inner["data"] = {name: inner["data"][name] for at, name in enumerate(names) if captured >> at & 1}
-    inner["beforeData"] = inner["beforeData"] if is_moved else None
-    inner["headers"] |= {"columnMask": f"{captured:02X}", "changeMask": f"{changed:02x}"}
-    return message
+def _mask(source: Source, names: Collection[str]) -> str:
+    return f"{sum(1 << at for at, name in enumerate(source.described) if name in names):04X}"
 
 
-def _custom(table: SourceTable, event: Event) -> Message:
-    """Write renamed sections and flattened headers in a record, whose key is all that is told of a deleted row."""
-    old, new = image(table, event.old), image(table, event.new)
-    shown = new or old or {}
-    message = {"row": new, "old": old if new else None, "meta_op": _operation(event)[0], "meta_scn": f"{1:035d}"}
-    return {"key": {name: shown[name] for name in key_columns(table)}, "value": message}
+def metadata(source: Source) -> dict[str, Any]:
+    """Describe the table as it is now."""
+    source.table_version, source.described = source.table_version + 1, source.table.names
+    columns: dict[str, Any] = {}
+    for column in source.table.sent:
+        columns[column.name] = {"type": _TYPES[column.kind], "nullable": column.nullable}
+        if column.kind == "decimal":
+            columns[column.name] |= dict(zip(("precision", "scale"), column.precision, strict=True))
+    version = source.table_version
+    return messages.metadata(source.table.name, columns, tuple(source.table.keys), version=version)
 
 
-def _operation(event: Event) -> str:
-    return "UPDATE" if event.old and event.new else "INSERT" if event.new else "DELETE"
-
-
-def _writer(message: Callable[[SourceTable, Event], Message]) -> Callable[[SourceTable, Events], bytes]:
-    def write(table: SourceTable, events: Events) -> bytes:
-        return json.dumps([message(table, event) for event in events]).encode()
-
-    return write
-
-
-def _read(table: SourceTable, body: bytes, form: MessageForm = STANDARD) -> Sequence[Change]:
-    """Decode data messages of a table that was described before."""
-    description = decode_replicate(json.dumps([described(table)]).encode())
-    resolver = VersionResolver(None, description.metadata)
-    changes = []
-    for message in decode_replicate(body, form=form).changes:
-        change, _ = resolver.resolve(message)
-        needs_key = change.before is None and change.after is None
-        changes.append(with_key(change, message.key, message.key_at, key_columns(table)) if needs_key else change)
-    return changes
-
-
-def _read_custom(table: SourceTable, body: bytes) -> Sequence[Change]:
-    return _read(table, body, MessageForm(layout=_LAYOUT))
-
-
-def _request(body: bytes) -> Asked[ColumnarBody]:
-    return Asked(ReplicateJson(body), ANYONE)
-
-
-ENVELOPED: Final = Form(_writer(_enveloped), _read, _request)
-FLATTENED: Final = Form(_writer(_flattened), _read, _request)
-MASKED: Final = Form(_writer(_masked), _read, _request, is_partial=True)
-CUSTOM: Final = Form(_writer(_custom), _read_custom)
+FORMS: Final = (
+    Form("replicate enveloped", partial(_messages, form="enveloped"), "IUDS", partial="U", moves=True),
+    *(
+        Form(f"replicate {name}", partial(_messages, form=form), "IUDS", partial="UI", moves=True)
+        for name, form in (("bare", "bare"), ("flattened", "flattened"), ("plain headers", "plain"))
+    ),
+    Form("replicate keyed", partial(_messages, form="keyed"), "IUD", partial="UI", moves=True),
+    Form("replicate routed", partial(_messages, form="routed"), "IUDS", partial="UI", moves=True),
+)
+WITH_LAYOUT: Final = Form("replicate layout", partial(_messages, form="layout"), moves=True)
