@@ -2,9 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -19,7 +20,7 @@ from app.domain.rows.conversion import BadValues, convert, scalar
 from app.domain.rows.from_arrow import changed_rows, snapshot_rows
 from app.domain.rows.landing_projection import Acceptance, landed, row_bytes
 from app.domain.rows.landing_rows import LandingRows, landing_rows, landing_rows_of_shaped
-from app.domain.rows.row_rules import RowRules
+from app.domain.rows.row_rules import RowRules, ShapedChanges
 from app.formats.arcion.columnar import ArcionTableReader, decode_columnar
 from app.formats.arcion.csv import decode_arcion_csv
 from app.formats.arcion.messages import decode_arcion
@@ -128,27 +129,44 @@ ROWS_RULES: Final = (
 )
 
 
+def as_columns(read: Callable[[], Sequence[ShapedChanges]], rules: RowRules) -> LandingRows | None:
+    """Return the rows of a body that the columnar path reads, None if it leaves the body to the exact path."""
+    try:
+        changes = read()
+    except (NotColumnar, ValueError, RecursionError):
+        return None
+    rows = landing_rows_of_shaped(changes, rules) if len(changes) == 1 else None
+    return rows and rows[0]
+
+
+def check_paths_agree(read_exactly: Callable[[], LandingRows], columnar: LandingRows | None) -> LandingRows:
+    """Check that the columnar path gave the rows of the exact path, or nothing. Return them, or raise RejectedInput."""
+    try:
+        rows = read_exactly()
+    except RejectedInput:
+        assert columnar is None
+        raise
+    assert columnar is None or (columnar.batch.equals(rows.batch) and replace(columnar, batch=rows.batch) == rows)
+    return rows
+
+
 def arcion_json(body: bytes) -> None:
     """Messages, then rows of the table that the samples are for, with and without row images.
 
     The plain way gives the same, or nothing.
     """
-    _arcion_rows(body, COMPLETING)
+    with suppress(RejectedInput):
+        _arcion_rows(body, COMPLETING)
     _arcion_rows(body, FULL_IMAGES)
 
 
 def _arcion_rows(body: bytes, rules: RowRules) -> None:
-    plain = columnar_arcion(body, rules)
-    try:
-        rows = landing_rows([addressed.change for addressed in decode_arcion(body)], rules)
-    except RejectedInput:
-        assert plain is None
-        if rules is FULL_IMAGES:
-            raise
-        return
-    if plain is not None:
-        assert plain.batch.equals(rows.batch)
-        assert replace(plain, batch=rows.batch) == rows
+    check_paths_agree(partial(exact_arcion, body, rules), columnar_arcion(body, rules))
+
+
+def exact_arcion(body: bytes, rules: RowRules) -> LandingRows:
+    """Read Arcion's messages on the exact path."""
+    return landing_rows([addressed.change for addressed in decode_arcion(body)], rules)
 
 
 def columnar_arcion(body: bytes, rules: RowRules) -> LandingRows | None:
@@ -156,12 +174,8 @@ def columnar_arcion(body: bytes, rules: RowRules) -> LandingRows | None:
     (decoded,) = decode_columnar([body])
     if decoded is None:
         return None
-    try:
-        changes = ArcionTableReader.of(rules.schema.names).read([part for _, part in decoded.parts])
-    except (NotColumnar, ValueError, RecursionError):
-        return None
-    rows = landing_rows_of_shaped(changes, rules) if len(changes) == 1 else None
-    return rows and rows[0]
+    parts = [part for _, part in decoded.parts]
+    return as_columns(lambda: ArcionTableReader.of(rules.schema.names).read(parts), rules)
 
 
 def arcion_csv(body: bytes) -> None:
@@ -175,18 +189,8 @@ def plain_rows(body: bytes) -> None:
     for rules in ROWS_RULES:
         for operation in RowOperation:
             columnar = columnar_rows(body, operation, rules)
-            try:
-                rows = exact_rows(body, operation, rules)
-            except RejectedInput:
-                assert columnar is None
-                if operation is RowOperation.UPSERT:
-                    raise
-            else:
-                assert columnar is None or (columnar.batch.equals(rows.batch) and _same_but_batch(columnar, rows))
-
-
-def _same_but_batch(one: LandingRows, other: LandingRows) -> bool:
-    return replace(one, batch=other.batch) == other
+            with nullcontext() if operation is RowOperation.UPSERT else suppress(RejectedInput):
+                check_paths_agree(partial(exact_rows, body, operation, rules), columnar)
 
 
 def exact_rows(body: bytes, operation: RowOperation, rules: RowRules) -> LandingRows:
@@ -198,12 +202,8 @@ def columnar_rows(
     body: bytes, operation: RowOperation, rules: RowRules, max_rows: int = 1_000_000
 ) -> LandingRows | None:
     """Read plain rows on the columnar path, if they qualify."""
-    try:
-        changes = RowReader(rules.schema.names).read([RowsBody(body, OPERATIONS[operation], max_rows)])
-    except (NotColumnar, ValueError, RecursionError):
-        return None
-    rows = landing_rows_of_shaped(changes, rules)
-    return rows and rows[0]
+    content = RowsBody(body, OPERATIONS[operation], max_rows)
+    return as_columns(lambda: RowReader(rules.schema.names).read([content]), rules)
 
 
 def plain_rows_csv(body: bytes) -> None:
@@ -211,15 +211,13 @@ def plain_rows_csv(body: bytes) -> None:
     if body:
         dialect = CsvDialect() if body[0] % 2 else CsvDialect("|", "'", "\\")
         for rules in ROWS_RULES:
-            columnar = columnar_csv_rows(body[1:], dialect, rules)
-            try:
-                rows = exact_csv_rows(body[1:], dialect, rules)
-            except RejectedInput:
-                assert columnar is None
-                if rules is ROWS_RULES[0]:
-                    raise
-            else:
-                assert columnar is None or (columnar.batch.equals(rows.batch) and _same_but_batch(columnar, rows))
+            with nullcontext() if rules is ROWS_RULES[0] else suppress(RejectedInput):
+                check_csv_paths_agree(body[1:], dialect, rules)
+
+
+def check_csv_paths_agree(body: bytes, dialect: CsvDialect, rules: RowRules) -> LandingRows:
+    """Check that both paths read rows in CSV alike, see `check_paths_agree`."""
+    return check_paths_agree(partial(exact_csv_rows, body, dialect, rules), columnar_csv_rows(body, dialect, rules))
 
 
 def exact_csv_rows(body: bytes, dialect: CsvDialect, rules: RowRules) -> LandingRows:
@@ -233,12 +231,7 @@ def columnar_csv_rows(
 ) -> LandingRows | None:
     """Read plain rows in CSV on the columnar path, if they qualify."""
     reader = CsvReader(rules.schema.names, trimmed_columns(rules.schema))
-    try:
-        changes = reader.read([CsvBody(body, dialect, Operation.MERGE, max_rows)])
-    except (NotColumnar, ValueError):
-        return None
-    rows = landing_rows_of_shaped(changes, rules)
-    return rows and rows[0]
+    return as_columns(lambda: reader.read([CsvBody(body, dialect, Operation.MERGE, max_rows)]), rules)
 
 
 def replicate(body: bytes) -> None:

@@ -2,16 +2,15 @@
 
 import json
 import tracemalloc
+from functools import partial
 
 import pytest
 
-from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_rules import RowRules
 from app.formats.arcion.columnar import ArcionTableReader, decode_columnar
-from app.formats.arcion.messages import decode_arcion
 from app.formats.json.texts import MAX_NESTED_VALUES
 from mirrorgate.errors import RejectedInput
-from tests.fuzz.decoders import columnar_arcion
+from tests.fuzz.decoders import check_paths_agree, columnar_arcion, exact_arcion
 from tests.support.samples.schemas import schema_of
 
 RULES = RowRules(schema_of({"id": "int64", "name": "string", "note": "string"}, ["id"], ["id"]))
@@ -43,7 +42,7 @@ REJECTED = {
 @pytest.mark.parametrize("body", REJECTED.values(), ids=REJECTED.keys())
 def test_what_the_exact_path_rejects_is_declined(body: str) -> None:
     with pytest.raises(RejectedInput):
-        landing_rows([addressed.change for addressed in decode_arcion(body.encode())], RULES)
+        exact_arcion(body.encode(), RULES)
     assert columnar_arcion(body.encode(), RULES) is None
 
 
@@ -58,9 +57,7 @@ def test_what_the_exact_path_rejects_is_declined(body: str) -> None:
     ],
 )
 def test_an_odd_body_is_declined_or_gives_the_same_rows(body: str) -> None:
-    expected = landing_rows([addressed.change for addressed in decode_arcion(body.encode())], RULES)
-    found = columnar_arcion(body.encode(), RULES)
-    assert found is None or (found.batch, found.source_position) == (expected.batch, expected.source_position)
+    check_paths_agree(partial(exact_arcion, body.encode(), RULES), columnar_arcion(body.encode(), RULES))
 
 
 def test_a_body_beside_one_with_a_huge_number_is_read() -> None:
