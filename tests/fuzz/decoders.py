@@ -14,7 +14,7 @@ import pyarrow as pa
 from app.domain.arrow import columns_of, decode_payload, encode_payload, schema_from_bytes, schema_to_flatbuffer
 from app.domain.model.change import InputLimits, Operation
 from app.domain.model.table import BatchSequence, Table, with_landing
-from app.domain.model.table_options import PartialUpdates, TableOptions
+from app.domain.model.table_options import PartialUpdates, TableOptions, TimestampUnit
 from app.domain.model.table_schema import ColumnType, TableSchema
 from app.domain.rows.conversion import BadValues, convert, scalar
 from app.domain.rows.from_arrow import changed_rows, snapshot_rows
@@ -27,18 +27,22 @@ from app.formats.arcion.messages import decode_arcion
 from app.formats.arrow import decode_arrow_stream
 from app.formats.columnar import NotColumnar
 from app.formats.csv import trimmed_columns
+from app.formats.debezium.connect_schema import check_keys, renamed_columns, row_fields, wanted_schema
+from app.formats.debezium.messages import RecordReader
+from app.formats.debezium.records import DebeziumRecords, ChangeRecord, decode_debezium
+from app.formats.debezium.values import DebeziumReading, DecimalForm, Tombstones
 from app.formats.json.decoder import MessageDecoder
 from app.formats.replicate.history import SchemaAnnouncements, SourceVersion, VersionResolver, extend, table_of
 from app.formats.replicate.messages import decode_replicate
 from app.formats.replicate.metadata import by_table
 from app.formats.rows.columnar import CsvBody, CsvReader, RowReader, RowsBody, split_operations
 from app.formats.rows.messages import OPERATION_COLUMN, OPERATIONS, RowsLayout, decode_csv_rows, decode_rows
+from app.ingest.request_typing import needed_schema
 from mirrorgate.avro_envelope import read_envelopes
 from mirrorgate.errors import Code, RejectedInput
 from mirrorgate.parameters import CsvDialect, CsvLayout, CsvMode, RowOperation
 from tests.memory.multiple import FIXED_BYTES, MULTIPLE, Counted, measured
 from tests.support.columnar_replicate import check_agreement
-from tests.support.debezium_decoding import debezium
 from tests.support.samples.messages import metadata
 from tests.support.samples.schemas import active_table, schema_of
 
@@ -126,6 +130,16 @@ ROWS_RULES: Final = (
     RowRules(ROWS_TABLE),
     RowRules(ROWS_TABLE, TableOptions(partial_updates=PartialUpdates.COMPLETE), images_complete=True),
     RowRules(ROWS_TABLE, TableOptions(partial_updates=PartialUpdates.COMPLETE)),
+)
+
+
+DEBEZIUM_READINGS: Final = (
+    DebeziumReading(),
+    DebeziumReading(True, ("id",), (("*", TimestampUnit.MICROS),), DecimalForm.BASE64, Tombstones.DELETE, ("none",)),
+    DebeziumReading(False, (), (("at", TimestampUnit.NANOS),), tombstones=Tombstones.IGNORE),
+)
+DEBEZIUM_TABLE: Final = schema_of(
+    {"id": "int64", "day": "date", "at": "timestamp", "price": "decimal(38,2)", "raw": "binary", "doc": "json"}, ["id"]
 )
 
 
@@ -264,6 +278,52 @@ def replicate_avro(body: bytes) -> None:
     envelopes = read_envelopes(body)
     if envelopes:
         replicate(b"\n".join([one.to_json() for one in envelopes]))
+
+
+def debezium(body: bytes) -> None:
+    """Debezium's events in each reading, for a registered table and for the tables that their schemas declare."""
+    for reading in DEBEZIUM_READINGS:
+        try:
+            decoded = decode_debezium(body, reading, keep_rejected=True)
+        except RejectedInput:
+            continue
+        _land_records(decoded, reading, _completing(DEBEZIUM_TABLE))
+        for record in decoded.records:
+            try:
+                _register_and_land(decoded, record, reading)
+            except RejectedInput:
+                continue
+
+
+def _register_and_land(decoded: DebeziumRecords, record: ChangeRecord, reading: DebeziumReading) -> None:
+    """Register the table of one record, and land all records there. Raises RejectedInput."""
+    if record.row is None:
+        return
+    keys = reading.key_columns or (() if record.key is None else record.key.names)
+    fields = row_fields(record.row, None, is_flattened=record.is_flattened)
+    schema = wanted_schema(fields, keys, None)
+    assert schema is not None
+    table = _completing(schema)
+    assert wanted_schema(fields, keys, table) is None
+    assert not [*renamed_columns(fields, table)]
+    check_keys(keys, table)
+    _land_records(decoded, reading, table)
+
+
+def _land_records(decoded: DebeziumRecords, reading: DebeziumReading, table: Table) -> None:
+    reader = RecordReader(table, reading)
+    for record in decoded.records:
+        try:
+            change = reader.change(record)
+            schema = needed_schema([change], table)
+            landing_rows([change], RowRules(schema, table.options))
+        except RejectedInput:
+            continue
+
+
+def _completing(schema: TableSchema) -> Table:
+    options = TableOptions(partial_updates=PartialUpdates.COMPLETE if schema.key_columns else PartialUpdates.REJECT)
+    return active_table(schema, options)
 
 
 def arrow_schema(content: bytes) -> None:
