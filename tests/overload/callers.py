@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from tests.support.samples.messages import arcion
+
 _COLUMNS: Final = 16
 _PLACE: Final = b"@@@@@@@@"
 """In a message, where the number of its request goes."""
@@ -167,14 +169,9 @@ class Load:
 def body_of(table: str, messages: int) -> bytes:
     """So many inserts of about 1.4 kB, with a place for the number of the request in each."""
     names = [column["name"] for column in TABLE_COLUMNS]
-    message = {
-        "tableName": {"namespace": {"catalog": None, "schema": None}, "name": table},
-        "opType": "I",
-        "cursor": '{"extractorId":0,"timestamp":1657516903000,"log":"log-bin.000010","position":7461,"v":2}',
-        "before": dict.fromkeys(names, "null"),
-        "after": {name: f"a text of {name}" for name in names} | {"request": _PLACE.decode()},
-        "exists": dict.fromkeys(names, "1"),
-    }
+    row = {name: f"a text of {name}" for name in names} | {"request": _PLACE.decode()}
+    cursor = '{"extractorId":0,"timestamp":1657516903000,"log":"log-bin.000010","position":7461,"v":2}'
+    message = arcion(table, None, row, cursor=cursor) | {"before": dict.fromkeys(names, "null")}
     return msgspec.json.encode([message] * messages)
 
 

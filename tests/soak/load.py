@@ -112,9 +112,5 @@ class _BoundedTable(StreamTable):
         return super()._change()
 
 
-class _BoundedPartialTable(PartialTable):
-    def _change(self) -> tuple[dict[str, Any], list[Row]]:
-        if len(self.live) >= MAX_LIVE_ROWS and self.source.random() < 0.6:
-            old = self.live.pop(self.source.randrange(len(self.live)))
-            return self._partial("D", old[0], {}), [self._deleted(old)]
-        return super()._change()
+class _BoundedPartialTable(_BoundedTable, PartialTable):
+    """Its deletes beyond the bound have full images, the others only the key."""

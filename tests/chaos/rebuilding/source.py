@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from app.domain.model.table_schema import TableSchema
+from tests.support.samples.messages import arcion
 
 MIN_ROWS: Final = 6
 MAX_ROWS: Final = 16
@@ -50,6 +51,4 @@ class KeyedSource:
 def _message(schema: TableSchema, kind: str, before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, Any]:
     names = {name.rstrip("_"): name for name in schema.names}
     old, new = ({names[name]: value for name, value in image.items()} for image in (before, after))
-    exists = {name: str((name in new) + 2 * (name in old)) for name in {**old, **new}}
-    address = {"namespace": {"catalog": None, "schema": None}, "name": "t"}
-    return {"tableName": address, "opType": kind, "before": old, "after": new, "exists": exists}
+    return arcion("t", old, new) | {"opType": kind}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from app.domain.rows.row_rules import RowRules
 from mirrorgate.errors import RejectedInput
 from tests.fuzz.decoders import COMPLETING, FULL_IMAGES, TABLE, columnar_arcion, exact_arcion, tried
+from tests.support.samples.messages import body_of
 
 NAMES = TABLE.names
 TEXTS = st.sampled_from(["1", "2", "null", "", 'a " : {', "\\", "ä", "\u2028", "x: [", '","id":"3'])
@@ -54,12 +55,6 @@ def partial_updates(draw: st.DrawFn) -> dict[str, Any]:
     return message
 
 
-def written(all_messages: list[dict[str, Any]], *, lines: bool, escaped: bool, compact: bool = True) -> bytes:
-    separators = (",", ":") if compact else (", ", ": ")
-    texts = [json.dumps(message, ensure_ascii=escaped, separators=separators) for message in all_messages]
-    return ("\n".join(texts) if lines else f"[{','.join(texts)}]").encode()
-
-
 @given(
     all_messages=st.lists(messages(), min_size=1, max_size=6),
     lines=st.booleans(),
@@ -69,7 +64,7 @@ def written(all_messages: list[dict[str, Any]], *, lines: bool, escaped: bool, c
 def test_an_eligible_body_takes_the_fast_path_with_the_same_rows(
     all_messages: list[dict[str, Any]], *, lines: bool, escaped: bool, compact: bool
 ) -> None:
-    body = written(all_messages, lines=lines, escaped=escaped, compact=compact)
+    body = body_of(all_messages, lines=lines, escaped=escaped, compact=compact)
     tried("arcion_json", body)
     for rules in (FULL_IMAGES, COMPLETING):
         if _is_taken(body, rules) and _is_clear(all_messages):
@@ -85,7 +80,7 @@ def test_an_eligible_body_takes_the_fast_path_with_the_same_rows(
 def test_partial_updates_take_the_fast_path_with_the_same_rows_and_images(
     all_messages: list[dict[str, Any]], *, lines: bool, escaped: bool, compact: bool
 ) -> None:
-    body = written(all_messages, lines=lines, escaped=escaped, compact=compact)
+    body = body_of(all_messages, lines=lines, escaped=escaped, compact=compact)
     tried("arcion_json", body)
     updates = [message for message in all_messages if message["opType"] == "U"]
     has_whole_images = all(message["before"].keys() == message["after"].keys() == {*NAMES} for message in updates)
@@ -120,7 +115,7 @@ def test_any_other_body_takes_the_slow_path_or_gives_the_same(
     all_messages: list[dict[str, Any]], old: str, new: str, place: int, filler: str
 ) -> None:
     all_messages[-1]["cursor"] = filler
-    parts = written(all_messages, lines=False, escaped=True, compact=False).decode().split(old)
+    parts = body_of(all_messages, lines=False, escaped=True, compact=False).decode().split(old)
     place %= len(parts)
     tried("arcion_json", (old.join(parts[:place]) + new + old.join(parts[place:])).encode())
 

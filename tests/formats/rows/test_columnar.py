@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mirrorgate.parameters import RowOperation
 from tests.fuzz.decoders import ROWS_RULES, columnar_rows, exact_rows, tried
+from tests.support.samples.messages import body_of
 from tests.support.samples.schemas import schema_of
 
 COLUMNS = ROWS_RULES[0].schema.names
@@ -34,21 +35,6 @@ def rows(draw: st.DrawFn) -> dict[str, Any]:
     return row
 
 
-def written(all_rows: list[dict[str, Any]], *, lines: bool, escaped: bool, compact: bool = True) -> bytes:
-    """Return the rows as JSON, with decimals as numbers."""
-    separators = (",", ":") if compact else (", ", ": ")
-    texts = [_text(row, escaped, separators) for row in all_rows]
-    return ("\n".join(texts) if lines else f"[{','.join(texts)}]").encode()
-
-
-def _text(row: dict[str, Any], escaped: bool, separators: tuple[str, str]) -> str:
-    def plain(value: Any) -> Any:
-        return f"<{value}>" if type(value).__name__ == "Decimal" else value
-
-    text = json.dumps({name: plain(value) for name, value in row.items()}, ensure_ascii=escaped, separators=separators)
-    return text.replace('"<', "").replace('>"', "")
-
-
 @given(
     all_rows=st.lists(rows(), min_size=1, max_size=6),
     lines=st.booleans(),
@@ -58,7 +44,7 @@ def _text(row: dict[str, Any], escaped: bool, separators: tuple[str, str]) -> st
 def test_both_paths_give_the_same_rows_and_images(
     all_rows: list[dict[str, Any]], *, lines: bool, escaped: bool, compact: bool
 ) -> None:
-    tried("plain_rows", written(all_rows, lines=lines, escaped=escaped, compact=compact))
+    tried("plain_rows", body_of(all_rows, lines=lines, escaped=escaped, compact=compact))
 
 
 @given(
@@ -70,7 +56,7 @@ def test_both_paths_give_the_same_rows_and_images(
 def test_a_damaged_body_takes_the_exact_path_or_gives_the_same(
     all_rows: list[dict[str, Any]], old: str, new: str, place: int
 ) -> None:
-    parts = written(all_rows, lines=False, escaped=True, compact=False).decode().split(old)
+    parts = body_of(all_rows, lines=False, escaped=True, compact=False).decode().split(old)
     place %= len(parts)
     tried("plain_rows", (old.join(parts[:place]) + new + old.join(parts[place:])).encode())
 
@@ -91,7 +77,7 @@ FULL = {"id": 1, "amount": "2.50", "name": "a", "doc": None}
 )
 @pytest.mark.parametrize("lines", [True, False])
 def test_a_usual_body_takes_the_columnar_path(body: list[dict[str, Any]], *, lines: bool) -> None:
-    text = written(body, lines=lines, escaped=False)
+    text = body_of(body, lines=lines, escaped=False)
     assert columnar_rows(text, RowOperation.UPSERT, ROWS_RULES[0]) == exact_rows(
         text, RowOperation.UPSERT, ROWS_RULES[0]
     )
@@ -105,7 +91,7 @@ def test_a_number_with_a_fraction_takes_the_columnar_path_with_all_its_digits() 
 
 
 def test_more_rows_than_allowed_are_left_to_the_exact_path() -> None:
-    body = written([FULL, FULL], lines=True, escaped=False)
+    body = body_of([FULL, FULL], lines=True, escaped=False)
     assert columnar_rows(body, RowOperation.UPSERT, ROWS_RULES[0], max_rows=1) is None
     assert columnar_rows(body, RowOperation.UPSERT, ROWS_RULES[0], max_rows=2) is not None
 

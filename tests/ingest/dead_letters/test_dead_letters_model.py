@@ -16,7 +16,7 @@ from mirrorgate.parameters import CsvLayout, CsvMode
 from tests.support.ingest_harness import IngestHarness, open_harness
 from tests.support.postgres import sql
 from tests.support.postgres.dead_letters import letters, messages
-from tests.support.samples.messages import data
+from tests.support.samples.messages import arcion, data
 from tests.support.samples.schemas import schema_of
 
 SCHEMA: Final = schema_of({"id": "int64", "a": "string", "b": "int64"}, ["id"], ["id"])
@@ -53,8 +53,7 @@ def as_arcion(change: Written) -> dict[str, Any]:
     before = {} if change.operation == "I" else {"id": change.old}
     if change.strange:
         (after or before)["strange"] = "1"
-    exists = {name: str((name in after) + 2 * (name in before)) for name in {**before, **after}}
-    return {"tableName": {"name": "t"}, "opType": change.operation, "before": before, "after": after, "exists": exists}
+    return arcion("t", before, after) | {"opType": change.operation}
 
 
 def arcion_array(changes: Sequence[Written]) -> list[bytes]:

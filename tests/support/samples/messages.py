@@ -1,6 +1,8 @@
-"""Messages of both tools in one line each."""
+"""Messages of both tools in one line each, and bodies of several messages."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Final
 
 Message = dict[str, Any]
@@ -74,3 +76,18 @@ def data(
         schema, _, name = table.rpartition(".")
         body |= {"schema": schema, "table": name}
     return {"magic": "atMSG", "type": "DT", "messageSchemaId": schema_id, "message": body}
+
+
+def body_of(
+    messages: Sequence[Mapping[str, Any]], *, lines: bool = False, escaped: bool = True, compact: bool = True
+) -> bytes:
+    """Return the messages as an array or as lines; decimals directly in a message are written as numbers."""
+    separators = (",", ":") if compact else (", ", ": ")
+    texts = [json.dumps(_marked(message), ensure_ascii=escaped, separators=separators) for message in messages]
+    written = "\n".join(texts) if lines else f"[{','.join(texts)}]"
+    return written.replace('"<', "").replace('>"', "").encode()
+
+
+def _marked(message: Mapping[str, Any]) -> Message:
+    """Mark decimals, whose quotes are to be removed: `json` writes no number with the digits of a decimal."""
+    return {name: f"<{value}>" if isinstance(value, Decimal) else value for name, value in message.items()}
