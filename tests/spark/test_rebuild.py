@@ -23,7 +23,7 @@ from mirrorgate.errors import Code
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.rebuilding import PartOrder, PartResult, RebuildRun, copy_part
 from tests.spark.conftest import NewWorker, drain
-from tests.support.gateway_parts import current, registered, stage, typed
+from tests.support.gateway_parts import current, folded, registered, stage, typed
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import end_lease
 from tests.support.samples.changes import delete, insert, update
@@ -77,20 +77,6 @@ def files(zone: Path) -> list[list[dict[str, Any]]]:
     return [pq.read_table(path).to_pylist() for path in sorted((zone / "t").glob("*.parquet"))]
 
 
-def folded(zone: Path, *keys: str) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Return the rows that a mirror has after all files, by key."""
-    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in (row for file in files(zone) for row in file):
-        marker = row.pop("__rowMarker__", 0)
-        key = tuple(row[name] for name in keys)
-        assert marker != 0 or key not in rows
-        if marker == 2:
-            rows.pop(key, None)
-        else:
-            rows[key] = row
-    return rows
-
-
 @pytest.fixture
 def worker(engine: sa.Engine, new_worker: NewWorker) -> DrainCycle:
     """Give the owner of table `t`, which has published three rows, with one changed and one deleted."""
@@ -116,7 +102,7 @@ def test_a_changed_key_lands_in_files_without_markers_under_number_one(
     assert rebuild_of(engine).phase is RebuildPhase.DONE
     stage(engine, [typed(marked(engine), [update(None, {"code": "c2", "amount": "8"}, 0)])])
     drain(worker)
-    assert folded(landing_zone, "code")["c2",] == {"id": 2, "code": "c2", "amount": Decimal(8)}
+    assert folded(landing_zone, "t", "code")["c2",] == {"id": 2, "code": "c2", "amount": Decimal(8)}
 
 
 def test_types_names_and_columns_change_and_partial_updates_go_on(
@@ -133,7 +119,7 @@ def test_types_names_and_columns_change_and_partial_updates_go_on(
     changes = [update(None, {"id": "3"}, 0), delete({"id": "1"}, 1), insert({"id": "x", "total": 1}, 2)]
     stage(engine, [typed(marked(engine), changes)])
     drain(worker)
-    assert folded(landing_zone, "id") == {
+    assert folded(landing_zone, "t", "id") == {
         (key,): {"id": key, "total": Decimal(total)} for key, total in (("2", 7), ("3", "3.5"), ("x", 1))
     }
 
@@ -154,11 +140,11 @@ def test_changes_while_images_are_copied_land_once_after_the_copied_rows(
     monkeypatch.setattr("spark_jobs.rebuilding.copy_part", change_then_copy)
     begin(engine, key_columns=["code"])
     settle(engine, worker)
-    assert {key: row["id"] for (key,), row in folded(landing_zone, "code").items()} == {"c1": 3, "c2": 9, "c3": 1}
+    assert {key: row["id"] for (key,), row in folded(landing_zone, "t", "code").items()} == {"c1": 3, "c2": 9, "c3": 1}
     assert [len(rows) for rows in files(landing_zone)] == [3, 3]
     stage(engine, [typed(current(engine, "t"), [update(None, {"code": "c1", "amount": 5})])])
     drain(worker)
-    assert folded(landing_zone, "code")["c1",] == {"id": 3, "code": "c1", "amount": Decimal(5)}
+    assert folded(landing_zone, "t", "code")["c1",] == {"id": 3, "code": "c1", "amount": Decimal(5)}
 
 
 def test_rows_that_do_not_fit_leave_the_table_as_it_is(
@@ -238,13 +224,13 @@ def test_a_filter_decides_about_copied_rows_and_about_changes_while_they_are_cop
     monkeypatch.setattr(RebuildRun, "_run_tasks", change_then_run)
     begin(engine, [column("sum", "int64", "amount"), column("id", "int32"), column("code", "string")], ["code"])
     settle(engine, worker)
-    assert folded(landing_zone, "code") == {
+    assert folded(landing_zone, "t", "code") == {
         ("c1",): {"sum": 11, "id": 1, "code": "c1"},
         ("c3",): {"sum": 30, "id": 3, "code": "c3"},
     }
     stage(engine, [typed(current(engine, "t"), [update(None, {"code": "c4", "sum": 12})])])
     drain(worker)
-    assert folded(landing_zone, "code")["c4",] == {"sum": 12, "id": 4, "code": "c4"}
+    assert folded(landing_zone, "t", "code")["c4",] == {"sum": 12, "id": 4, "code": "c4"}
 
 
 def test_deleted_rows_that_are_flagged_are_rebuilt_and_stay_flagged(
@@ -265,10 +251,10 @@ def test_deleted_rows_that_are_flagged_are_rebuilt_and_stay_flagged(
     begin(engine, [column("code", "string"), column("number", "int64", "id")], ["number"])
     settle(engine, worker)
     expected = {(at,): {"code": f"c{at}", "number": at, "gone": at > 0} for at in (0, 1, 2)}
-    assert folded(landing_zone, "number") == expected
+    assert folded(landing_zone, "t", "number") == expected
     stage(engine, [typed(current(engine, "t"), [insert({"number": 1, "code": "new"}), delete({"number": 2}, 1)])])
     drain(worker)
-    assert folded(landing_zone, "number") == expected | {(1,): {"code": "new", "number": 1, "gone": False}}
+    assert folded(landing_zone, "t", "number") == expected | {(1,): {"code": "new", "number": 1, "gone": False}}
 
 
 def test_many_parts_are_copied_by_spark_tasks(
@@ -280,7 +266,7 @@ def test_many_parts_are_copied_by_spark_tasks(
     stage(engine, [typed(current(engine, "t"), rows)])
     begin(engine, key_columns=["code"])
     settle(engine, worker)
-    assert len(folded(landing_zone, "code")) == 12
+    assert len(folded(landing_zone, "t", "code")) == 12
     assert sql.value(engine, "SELECT max(last_sequence) FROM mirrorgate.staged_blocks WHERE generation = 2") == 6
 
 
@@ -293,7 +279,7 @@ def test_a_quarantined_table_without_its_folder_is_whole_after_a_rebuild(
     assert current(engine, "t").state is TableState.QUARANTINED
     begin(engine)
     settle(engine, worker)
-    assert sorted(key for (key,) in folded(landing_zone, "id")) == [1, 2, 3, 5]
+    assert sorted(key for (key,) in folded(landing_zone, "t", "id")) == [1, 2, 3, 5]
 
 
 def test_a_paused_table_is_paused_after_a_rebuild_until_it_is_resumed(
@@ -310,7 +296,7 @@ def test_a_paused_table_is_paused_after_a_rebuild_until_it_is_resumed(
     with engine.begin() as connection:
         set_publishing(connection, T, table.generation, TableState.ACTIVE, "operator")
     settle(engine, worker)
-    assert sorted(key for (key,) in folded(landing_zone, "code")) == ["c1", "c2", "c3"]
+    assert sorted(key for (key,) in folded(landing_zone, "t", "code")) == ["c1", "c2", "c3"]
 
 
 STEPS = {
@@ -341,5 +327,5 @@ def test_a_drain_that_dies_at_a_step_leaves_the_rest_to_the_next(
     if table.generation == 1:
         stage(engine, [typed(table, [update(None, {"id": 3, "amount": 9})])])
     settle(engine, new_worker())
-    assert sorted(key for (key,) in folded(landing_zone, "code")) == ["c1", "c2", "c3"]
+    assert sorted(key for (key,) in folded(landing_zone, "t", "code")) == ["c1", "c2", "c3"]
     assert current(engine, "t").state is TableState.ACTIVE
