@@ -29,7 +29,7 @@ from app.formats.columnar import NotColumnar
 from app.formats.csv import trimmed_columns
 from app.formats.debezium.connect_schema import check_keys, renamed_columns, row_fields, wanted_schema
 from app.formats.debezium.messages import RecordReader
-from app.formats.debezium.records import DebeziumRecords, ChangeRecord, decode_debezium
+from app.formats.debezium.records import ChangeRecord, DebeziumRecords, decode_debezium
 from app.formats.debezium.values import DebeziumReading, DecimalForm, Tombstones
 from app.formats.json.decoder import MessageDecoder
 from app.formats.replicate.history import SchemaAnnouncements, SourceVersion, VersionResolver, extend, table_of

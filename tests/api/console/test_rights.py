@@ -91,7 +91,7 @@ def rejection(route: str, rights: str, tables: str) -> int | None:
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_each_user_gets_in_by_the_rule_and_nobody_else_changes_anything(
+def test_each_user_gets_in_by_the_rule_and_the_others_change_nothing(
     users: list[Browser], fields: dict[str, Any], api_engine: sa.Engine, route: str
 ) -> None:
     method, path = route.replace(":int", "").format(**fields).split(" ")

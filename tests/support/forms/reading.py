@@ -31,7 +31,7 @@ from app.formats.replicate.columnar_images import ImageReader
 from app.formats.replicate.history import SourceVersion, VersionResolver
 from app.formats.replicate.layouts import read_layout
 from app.formats.replicate.messages import decode_replicate
-from app.formats.replicate.metadata import TableMetadata
+from app.formats.replicate.metadata import MetadataMessage
 from app.formats.replicate.standard_form import with_key
 from app.formats.rows.columnar import split_operations
 from app.ingest import BodyReader, ReplicateJson
@@ -61,7 +61,7 @@ def schema(table: SourceTable) -> TableSchema:
     return schema_of({column.name: column.declared for column in table.columns}, table.keys, table.keys)
 
 
-def metadata_entry(table: SourceTable) -> TableMetadata:
+def metadata_entry(table: SourceTable) -> MetadataMessage:
     """Return what Replicate's metadata says of the table."""
     message = replicate.metadata(Source(table, Random(0)))
     return decode_replicate(msgspec.json.encode([message])).metadata[0]
