@@ -1,8 +1,8 @@
 """Build the documentation's site from docs/ and mkdocs.yml into build/site: `make site`.
 
 MkDocs reads build/docs: the pages with links out of docs/ turned into addresses of the repository, and the pages that
-only the site has, such as one for each error code. Beside each page of
-the site is its Markdown, and `llms.txt` lists all of them.
+only the site has, such as one for each error code. Beside each page of the site is its Markdown, and `llms.txt` lists
+all of them.
 """
 
 import os
@@ -48,8 +48,13 @@ _UNSEARCHED: Final = (
 def build(site: Path = BUILT, revision: str = BRANCH) -> None:
     """Build the site. Raise `CalledProcessError` if MkDocs warns, for example of a link that leads nowhere."""
     prepare(revision)
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(site)]
-    subprocess.run(command, cwd=REPOSITORY, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, check=True)
+    # Its output is kept back instead of --quiet, with which --strict counts no warning.
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True)
+    if built.returncode:
+        sys.stderr.write(built.stdout + built.stderr)
+    built.check_returncode()
     add_mermaid(site)
     add_markdown(site)
 

@@ -1,6 +1,7 @@
 """The documentation's site: `make site` builds it, with every page and every address."""
 
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,22 @@ def test_the_site_builds_without_a_warning_and_has_the_markdown_of_each_page(bui
     listed = re.findall(r"\((\S+)index\.md\)", (built / "llms.txt").read_text())
     assert listed == [address_of(name) for _, pages in sections(configured()["nav"]) for _, name in pages]
     assert all((built / address.removeprefix(configured()["site_url"]) / "index.md").exists() for address in listed)
+
+
+def test_a_link_to_an_anchor_that_is_not_there_fails_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare = site.prepare
+
+    def prepare_wrongly(revision: str) -> None:
+        prepare(revision)
+        with (site.PREPARED / "index.md").open("a") as page:
+            page.write("\n[a](index.md#not-there)\n")
+
+    monkeypatch.setattr(site, "prepare", prepare_wrongly)
+    with pytest.raises(subprocess.CalledProcessError):
+        site.build(tmp_path)
+    assert "#not-there" in capsys.readouterr().err
 
 
 def test_a_page_with_a_diagram_gets_mermaid_from_the_site(built: Path) -> None:
