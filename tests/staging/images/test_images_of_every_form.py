@@ -34,7 +34,8 @@ def apply(state: State, rows: LandingRows, table: SourceTable) -> None:
 
 
 def state_of_images(engine: sa.Engine, table: Table, of: SourceTable) -> State:
-    return {of.key(values): values for values in rows_of_images(engine, table).values()}
+    rows = [dict(zip(table.schema.names, values, strict=True)) for values in rows_of_images(engine, table).values()]
+    return {of.key(row): row for row in rows}
 
 
 def stage_once(engine: sa.Engine, batch: Batch, *, dies: bool) -> None:
