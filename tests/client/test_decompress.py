@@ -19,8 +19,8 @@ packers = pytest.mark.parametrize("pack", PACKERS.values(), ids=PACKERS)
 
 
 def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
-    """Return the data cut at these positions, modulo its length; no piece is empty."""
-    places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
+    """Return the data cut at these positions, modulo its length; equal ones make an empty piece."""
+    places = sorted([0, len(data), *(cut % (len(data) + 1) for cut in cuts)])
     return [data[start:end] for start, end in pairwise(places)]
 
 
@@ -39,6 +39,11 @@ def test_all_members_come_out_whatever_the_pieces(
 @given(st.binary(max_size=100).filter(lambda data: data[:2] != b"\x1f\x8b"), cuts)
 def test_what_is_not_compressed_passes_as_it_is(data: bytes, cuts: list[int]) -> None:
     assert b"".join(decompress(pieces(data, cuts))) == data
+
+
+@packers
+def test_an_empty_piece_before_the_first_byte_changes_nothing(pack: Callable[[bytes], bytes]) -> None:
+    assert b"".join(decompress([b"", pack(b"a")])) == b"a"
 
 
 def test_frames_without_data_are_passed_over() -> None:

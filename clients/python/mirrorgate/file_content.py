@@ -262,8 +262,10 @@ def decompress(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """
     stream = iter(blocks)
     start = b""
-    while len(start) < _MAX_MAGIC_BYTES and (block := next(stream, b"")):
+    for block in stream:
         start += block
+        if len(start) >= _MAX_MAGIC_BYTES:
+            break
     if start.startswith(_GZIP):
         return _decompress_with("gzip", lambda: zlib.decompressobj(wbits=31), start, stream)
     if start.startswith((_ZSTD, *_SKIPPABLE)):
