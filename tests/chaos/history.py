@@ -254,7 +254,7 @@ class History:
 
 
 def run_history(store: str, place: Path, seed: int, seconds: float) -> Result:
-    """Run one history in a database and a landing zone of its own; the result names a violation."""
+    """Run one history in a new database and landing zone; the result names a violation."""
     return History(place, store, seed).run(seconds)
 
 

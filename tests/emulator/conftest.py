@@ -83,7 +83,7 @@ def publisher(tmp_path: Path) -> Iterator[Publisher]:
 
 
 def run_pytest(folder: Path, conftest: str, test: str) -> str:
-    """Run one test module in a project of its own, and return what pytest prints."""
+    """Run one test module in a new project, and return what pytest prints."""
     for name, text in (("conftest.py", conftest), ("test_it.py", test), ("pytest.ini", "[pytest]\n")):
         (folder / name).write_text(text)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder)]

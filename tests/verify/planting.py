@@ -42,4 +42,8 @@ def plants_each(
 ) -> None:
     """Register a fault for each named content, which `plant` puts into an empty zone."""
     for name, (code, content) in faults.items():
-        PLANTED.append(Planted(name, lambda zone, content=content: plant(zone, content), code))  # type: ignore[misc]
+        PLANTED.append(Planted(name, _plant_of(plant, content), code))
+
+
+def _plant_of(plant: Callable[[Zone, Content], Path | None], content: Content) -> Plant:
+    return lambda zone: plant(zone, content)

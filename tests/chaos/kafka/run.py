@@ -79,7 +79,7 @@ class Outcome:
 
 
 def run_bridges(place: Path, seed: int, seconds: float) -> Result:
-    """Kill bridges or move partitions about once a second, against a gateway of their own."""
+    """Kill bridges or move partitions about once a second, against a new gateway."""
     place.mkdir(parents=True)
     actions = max(5, int(seconds))
     plan = Plan(kills=actions * 4 // 5, rebalances=actions // 5)

@@ -1,4 +1,4 @@
-"""Mirrors in processes of their own: one advances every table of a zone until it is killed, one obeys commands.
+"""Mirrors in separate processes: one advances every table of a zone until it is killed, one obeys commands.
 
 They are forked from a server that has imported everything, so that they work within milliseconds.
 """

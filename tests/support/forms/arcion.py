@@ -55,7 +55,7 @@ def _messages(source: Source, changes: Sequence[Change], *, native: bool) -> Req
 
 
 def _with_exists(source: Source, message: dict[str, Any], change: Change, old: Row, new: Row) -> dict[str, Any]:
-    """Add `exists`; sometimes placeholders stand where nothing is given."""
+    """Add `exists`; give columns without a value a placeholder sometimes."""
     exists = {c.name: (c.name in new) + 2 * (c.name in old) for c in source.table.sent}
     placeholders = source.rng.random() < 0.5
     for image, present in (("before", old), ("after", new)):

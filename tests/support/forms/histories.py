@@ -78,7 +78,7 @@ def source_table(types: Mapping[str, str], keys: int) -> SourceTable:
 
 
 def update(table: SourceTable, old: Row, new: Row) -> Change:
-    """Return an update, which is a statement of its own if it changes the key."""
+    """Return an update; one that changes the key is a separate statement."""
     return Change("U", old, new, statement=int(table.key(old) != table.key(new)))
 
 

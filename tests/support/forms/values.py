@@ -19,7 +19,7 @@ UTC_ZONE: Final = ZoneInfo("UTC")
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST, LAST = datetime(1, 1, 1, tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 BAD: Final = "not a value"
-"""What stands in a row that is to be rejected."""
+"""The value of a row that the gateway must reject."""
 NO_NUMBERS: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 

@@ -89,5 +89,5 @@ def body_of(
 
 
 def _marked(message: Mapping[str, Any]) -> Message:
-    """Mark decimals, whose quotes are to be removed: `json` writes no number with the digits of a decimal."""
+    """Mark decimals, so that their quotes can be removed: `json` writes no number with the digits of a decimal."""
     return {name: f"<{value}>" if isinstance(value, Decimal) else value for name, value in message.items()}
