@@ -45,9 +45,6 @@ _ALTERNATIVES: Final = {
 }
 """Remedies for a plain row at the endpoint of another form."""
 
-NAMES_NO_TABLE: Final = "the message names no table; give the parameter `table`"
-"""Detail of a flattened event of an unnamed table. Only then is a plain row not read as one."""
-
 _SIGNS: Final[tuple[tuple[frozenset[str], tuple[str, ...], Form], ...]] = (
     (frozenset({"tableName", "opType"}), ("tableName",), Form.ARCION),
     (frozenset({"magic", "message"}), (), Form.REPLICATE),
@@ -136,19 +133,22 @@ def foreign_problem(index: int, message: Any, own: Form, columns: Set[str] = fro
     return Problem(Code.WRONG_ENDPOINT, detail, index)
 
 
-def explained(error: RejectedInput, body: bytes, own: Form, *, is_csv: bool = False) -> RejectedInput:
+def explained(
+    error: RejectedInput, body: bytes, own: Form, *, is_csv: bool = False, reads_rows: bool = False
+) -> RejectedInput:
     """Return the rejection that names the right endpoint if the body is of another form; else with its own remedy.
 
-    `own` is the form that the endpoint reads, `is_csv` whether the request declares CSV.
+    `own` is the form that the endpoint reads, `is_csv` whether the request declares CSV. With `reads_rows` the request
+    has plain rows read, too.
     """
-    found = _foreign(error, body, own, is_csv=is_csv) if error.code in _SUSPICIOUS else error
+    found = _foreign(error, body, own, is_csv=is_csv, reads_rows=reads_rows) if error.code in _SUSPICIOUS else error
     own_remedy = found.code.of_format.get(Form.ROWS if own is Form.ARROW else own)
     if own_remedy is None or found.remedy != found.code.remedy:
         return found
     return RejectedInput(found.code, found.detail, problems=found.problems, remedy=own_remedy, withheld=found.withheld)
 
 
-def _foreign(error: RejectedInput, body: bytes, own: Form, *, is_csv: bool) -> RejectedInput:
+def _foreign(error: RejectedInput, body: bytes, own: Form, *, is_csv: bool, reads_rows: bool) -> RejectedInput:
     for encoding, start in _COMPRESSED.items():
         if body.startswith(start):
             said = f"the body is compressed with {encoding}, and the request does not say so"
@@ -159,11 +159,10 @@ def _foreign(error: RejectedInput, body: bytes, own: Form, *, is_csv: bool) -> R
         return RejectedInput(Code.WRONG_ENDPOINT, detail, remedy=_remedy(detail), withheld=error.withheld)
     if is_csv or own in {Form.ROWS, Form.ARROW} or error.code is Code.MALFORMED_JSON:
         return error  # rows are told apart by the table's columns, before they are read
-    if own is Form.DEBEZIUM and error.code is Code.UNKNOWN_TABLE and not error.detail.startswith(NAMES_NO_TABLE):
-        return error
     index = next((problem.index for problem in error.problems if problem.index is not None), None)
-    problem = None if index is None else foreign_problem(index, _message(body, index), own)
-    if problem is None:
+    message = None if index is None else _message(body, index)
+    problem = foreign_problem(index or 0, message, own)
+    if problem is None or (reads_rows and is_plain_row(message)):
         return error
     return RejectedInput.of((problem,), remedy=remedy_of(problem), withheld=error.withheld)
 

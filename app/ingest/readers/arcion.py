@@ -44,6 +44,11 @@ class ArcionJson(BodyReader):
         """The name in `?table=`."""
         return SourceName.address(self.table) if self.table else None
 
+    @property
+    def reads_rows(self) -> bool:
+        """True for a snapshot of a named table: NATIVE writes bare rows."""
+        return self.snapshot_rows and self.table is not None
+
     @classmethod
     def columnar(cls, asked: "Sequence[Asked[ArcionJson]]", table_cache: TableCache, /) -> list[Opened]:
         """Decode the messages of all bodies together, and find their tables."""
@@ -89,7 +94,7 @@ class ArcionJson(BodyReader):
 
     def _is_of_rows(self) -> bool:
         """Return True if the body has snapshot rows and no message."""
-        return self.snapshot_rows and self.table is not None and OPERATION_KEY not in self.body
+        return self.reads_rows and OPERATION_KEY not in self.body
 
     def _rows(self, principal: Principal, table_cache: TableCache) -> OpenedBody:
         if self.table is None:

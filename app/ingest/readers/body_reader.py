@@ -47,6 +47,11 @@ class BodyReader(ABC):
         """True if messages have a custom form, which may look like another format's."""
         return False
 
+    @property
+    def reads_rows(self) -> bool:
+        """True if an object that is no message of the format is a row of the table that the request names."""
+        return False
+
     @classmethod
     def columnar(cls, asked: Sequence[Asked[Any]], table_cache: TableCache, /) -> list[Opened]:
         """Decode the messages of several bodies of this format, and find their tables."""
@@ -69,7 +74,7 @@ class BodyReader(ABC):
         if self.has_layout:
             return error
         own, _, csv = self.source_format.partition("_")
-        return explained(error, self.body, Form(own), is_csv=bool(csv))
+        return explained(error, self.body, Form(own), is_csv=bool(csv), reads_rows=self.reads_rows)
 
     def written_json(self, reading: Mapping[str, Any], indexes: Collection[int]) -> dict[int, WrittenMessage]:
         """Return the messages at the indexes as they are written in a JSON body; `reading` says how they were read."""

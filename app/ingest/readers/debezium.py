@@ -30,7 +30,6 @@ from app.formats.debezium.connect_schema import (
 from app.formats.debezium.messages import RecordReader, unread_change
 from app.formats.debezium.records import ChangeRecord, DebeziumRecords, decode_debezium
 from app.formats.debezium.values import PLAIN_READING, DebeziumReading, Tombstones
-from app.formats.foreign_forms import NAMES_NO_TABLE
 from app.ingest.changed_tables import log_registration, register
 from app.ingest.columnar import Asked, Decline, Declined, Opened, OpenedBody, TablePart, eligible_table, opened_or_why
 from app.ingest.parsed_request import ParsedRequest, SourceChanges
@@ -152,7 +151,7 @@ class DebeziumTables:
             raise RejectedInput(Code.TABLE_MISMATCH, detail)
         found, name = (own, source) if own is not None or asked is None else (named, asked)
         if name is None:
-            raise RejectedInput(Code.UNKNOWN_TABLE, NAMES_NO_TABLE)
+            raise RejectedInput(Code.UNKNOWN_TABLE, "the message names no table; give the parameter `table`")
         if found is not None:
             name = SourceName.address(found.name)
         self._feeds.setdefault(name.key, _Feed(name, found))
@@ -252,6 +251,11 @@ class DebeziumJson(BodyReader):
     reading: DebeziumReading = PLAIN_READING
     unrouted: set[SourceName] = field(default_factory=set, init=False, compare=False)
     """Sources that fed no table when a query asked for this request, which therefore go where `?table=` says."""
+
+    @property
+    def reads_rows(self) -> bool:
+        """True if the request names the table: a row is then a flattened event."""
+        return self.table is not None
 
     @classmethod
     def columnar(cls, asked: "Sequence[Asked[DebeziumJson]]", table_cache: TableCache, /) -> list[Opened]:

@@ -82,6 +82,23 @@ def test_a_plain_row_without_a_table_is_no_debezium_event(shop: Gateway) -> None
     problem(shop.post("/v1/changes/debezium", json=[ROW], params={"table": "others"}), 404, "unknown_table")
 
 
+@pytest.mark.parametrize(
+    ("path", "wrong", "code", "pointer"),
+    [
+        ("debezium?table=t", {"id": "2"}, "incomplete_update", "/n"),
+        ("debezium?table=t", {"id": "2", "n": "b", "nn": "c"}, "unknown_column", "/nn"),
+        ("debezium?table=t", {"n": "b"}, "missing_key", "/id"),
+        ("arcion?table=t&mode=snapshot", {"id": "2", "n": "b", "nn": "c"}, "unknown_column", "/nn"),
+        ("arcion?table=t&mode=snapshot", {"n": "b"}, "missing_key", "/id"),
+    ],
+)
+def test_a_wrong_row_where_rows_are_read_gets_its_own_error(
+    shop: Gateway, path: str, wrong: dict[str, Any], code: str, pointer: str
+) -> None:
+    [found] = problem(shop.post(f"/v1/changes/{path}", json=[{"id": "1", "n": "a"}, wrong]), 422, code)["errors"]
+    assert (found["index"], found["pointer"]) == (1, pointer)
+
+
 def test_json_at_the_endpoint_of_arrow_is_told_what_that_reads(shop: Gateway) -> None:
     details = problem(shop.post("/v1/changes/arrow", json=[ROW], params={"table": "t"}), 415, "unsupported_media_type")
     assert ARROW_STREAM in details["remedy"] and "POST /v1/changes/rows" in details["remedy"]
