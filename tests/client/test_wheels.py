@@ -4,11 +4,15 @@ import os
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 
 from mirrorgate import GatewayClient
+from mirrorgate.cli.main import COMMANDS, ELSEWHERE
 from tests.api.calls import ADMIN_KEY
 from tests.project.facts import BRIDGE, CLIENT, GATEWAY, REPOSITORY, ZONE
 from tests.support.http.server import api_process
@@ -94,3 +98,13 @@ def test_the_client_alone_names_the_package_of_a_command(programs: Path, command
     assert ran.returncode == 2
     said = " ".join(ran.stderr.replace("│", " ").split())
     assert f"The command '{command}' is in the package {distribution}, which is not installed." in said
+
+
+def test_the_client_knows_the_package_of_every_command() -> None:
+    packages = {}
+    for entry in entry_points(group=COMMANDS):
+        added = typer.Typer()
+        entry.load()(added)
+        group: Any = typer.main.get_group(added)
+        packages |= dict.fromkeys(group.commands, entry.dist and entry.dist.name)
+    assert packages == ELSEWHERE

@@ -372,3 +372,15 @@ def test_a_forked_process_is_told_to_open_its_own_writer(gateway: Gateway) -> No
 def test_a_writer_of_rows_needs_a_table(api_address: str) -> None:
     with pytest.raises(RejectedInput, match="needs a table"), writing("sync", api_address):
         pass
+
+
+def test_a_writer_that_was_never_opened_can_be_ended_and_takes_no_row(api_address: str) -> None:
+    async def end() -> None:
+        async with AsyncGatewayClient(api_address, ADMIN_KEY) as client:
+            writer = AsyncChangeWriter[Any](client, table="t")
+            with pytest.raises(RejectedInput, match="the writer is not open"):
+                await writer.write({"id": 1})
+            await writer.abort()
+            assert await writer.close() == ()
+
+    asyncio.run(end())

@@ -250,7 +250,7 @@ def _ask_rebuild(connection: Connection, seen: SeenTable, visit: Visit) -> Quest
     table, rebuild, counts = seen.table, checked_rebuild(connection, seen), _counts(connection, seen)
     consequences = (
         f"A drain copies {text.amount(rebuild.rows_total or 0, 'row image')} into generation {rebuild.next_generation},"
-        f" by the plan of the dry run That lasts about {text.duration(rebuild.estimated_seconds)}.",
+        f" by the plan of the dry run. That lasts about {text.duration(rebuild.estimated_seconds)}.",
         "Meanwhile changes are accepted and published as before. If a row does not fit, nothing else changes.",
         f"Then the drain deletes the landing folder `{table.name.folder}` with "
         f"{text.amount(counts.published_files, 'file')}, and publishes the copied rows from file 1 on.",

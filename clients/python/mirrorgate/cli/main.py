@@ -72,8 +72,10 @@ COMMANDS: Final = "mirrorgate.commands"
 """Entry-point group of functions that add commands: each gets the Typer application."""
 
 
-_ELSEWHERE: Final = {
-    **dict.fromkeys(("api", "drain", "keys", "status", "tables", "up"), "mirrorgate-gateway"),
+ELSEWHERE: Final = {
+    **dict.fromkeys(("alerts", "api", "audit", "dead-letters", "doctor", "drain", "fabric"), "mirrorgate-gateway"),
+    **dict.fromkeys(("keys", "landing-zone", "layouts", "migrate", "mirror", "settings"), "mirrorgate-gateway"),
+    **dict.fromkeys(("status", "tables", "up"), "mirrorgate-gateway"),
     **dict.fromkeys(("certify", "emulator", "verify"), "mirrorgate-zone"),
     "bridge": "mirrorgate-bridge",
 }
@@ -87,8 +89,8 @@ class GroupWithHints(TyperGroup):
         """Return the command that the first argument names; fail with a hint if it belongs to a group."""
         wanted = args[0]
         if wanted not in self.commands:
-            if wanted in _ELSEWHERE:
-                ctx.fail(f"The command {wanted!r} is in the package {_ELSEWHERE[wanted]}, which is not installed.")
+            if wanted in ELSEWHERE:
+                ctx.fail(f"The command {wanted!r} is in the package {ELSEWHERE[wanted]}, which is not installed.")
             groups = {name: group for name, group in self.commands.items() if isinstance(group, TyperGroup)}
             places = [repr(f"{name} {wanted}") for name, group in groups.items() if wanted in group.commands]
             if places:

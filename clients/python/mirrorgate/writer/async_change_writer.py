@@ -138,11 +138,12 @@ class AsyncChangeWriter(Generic[Row]):
 
     async def close(self) -> tuple[Receipt, ...]:
         """Flush and end; nothing more can be written. Returns what `flush` returns. Safe to repeat."""
-        return await self._run(ChangeWriter.close)
+        return () if self._writer is None else await self._run(ChangeWriter.close)
 
     async def abort(self) -> None:
         """End without sending what waits, which `unsent` counts. A request that is open may still become durable."""
-        self._opened.abort()
+        if self._writer is not None:
+            self._writer.abort()
 
     @property
     def _opened(self) -> ChangeWriter[Row]:
