@@ -25,9 +25,6 @@ from mirrorgate.errors import Code, MirrorgateError, RejectedInput
 from mirrorgate.http import GatewayClient, RejectedByGateway
 from mirrorgate.parameters import table_path
 
-_NEEDS_ANOTHER_TABLE: Final = frozenset({Code.INCOMPATIBLE_SCHEMA, Code.BAD_OPTION})
-"""Codes of differences between a declared and a present table that recreating it resolves."""
-
 
 class Action(StrEnum):
     """The plan's action for a table."""
@@ -108,19 +105,18 @@ def plan_tables(client: GatewayClient, declared: Iterable[DeclaredTable], file: 
 def _planned(client: GatewayClient, table: DeclaredTable, present: dict[str, Any] | None, file: str) -> TablePlan:
     name = str(table.name) if present is None else present["table"]
     plan = TablePlan(name, table.location, None if present is None else present["generation"])
-    recreate = None if present is None else _recreate(present, file)
     request, notes = table.registration, list[str]()
     try:
         answer = client.put(table_path(name), request, dry_run=True)
         beyond = _columns(client, name, answer["undeclared_columns"])
-        if beyond and answer["options"]["new_columns"] != "add_as_string":
-            return replace(plan, rejections=tuple(_undeclared(column, recreate or "") for column in beyond))
+        if beyond and present and answer["options"]["new_columns"] != "add_as_string":
+            return replace(plan, rejections=tuple(_undeclared(column, present, file) for column in beyond))
         if beyond:
             request = {**request, "columns": [*request["columns"], *beyond]}
             answer = client.put(table_path(name), request, dry_run=True)
             notes = [f"{_format_column(column)} is not in the file; messages may add columns" for column in beyond]
     except RejectedByGateway as error:
-        return replace(plan, rejections=_rejections(table, error, recreate))
+        return replace(plan, rejections=_rejections(table, error, present, file))
     changes = answer["changes"]
     options = changes["options"]
     added = [
@@ -148,16 +144,18 @@ def _planned(client: GatewayClient, table: DeclaredTable, present: dict[str, Any
 
 
 def _rejections(
-    table: DeclaredTable, error: RejectedByGateway, recreate: str | None
+    table: DeclaredTable, error: RejectedByGateway, present: dict[str, Any] | None, file: str
 ) -> tuple[RegistrationConflict, ...]:
     """Return the differences that only another table resolves. Raises BadFile for a declaration that no table can have.
 
-    Which of the two a code is about depends on whether the table exists.
+    Which of the two an option is depends on its remedy: that of the code is to correct it.
     """
-    if recreate is not None and error.code in _NEEDS_ANOTHER_TABLE:
-        return tuple(
-            RegistrationConflict(problem["detail"], recreate) for problem in error.errors or [{"detail": error.detail}]
-        )
+    details = [problem["detail"] for problem in error.errors] or [error.detail]
+    if present is not None and error.code is Code.INCOMPATIBLE_SCHEMA:
+        return tuple(RegistrationConflict(detail, _to_another_schema(present, file)) for detail in details)
+    if present is not None and error.code is Code.BAD_OPTION and error.remedy != error.code.remedy:
+        remedy = f"{error.remedy} To recreate it: {_recreate(present, file)}"
+        return tuple(RegistrationConflict(detail, remedy) for detail in details)
     wrong = []
     for problem in error.errors:
         if "pointer" in problem:
@@ -166,7 +164,6 @@ def _rejections(
             wrong.append(table.wrong(problem["pointer"], code, problem["detail"], remedy))
     if wrong:
         raise BadFile(wrong)
-    details = [problem["detail"] for problem in error.errors] or [error.detail]
     return tuple(RegistrationConflict(detail, error.remedy) for detail in details)
 
 
@@ -176,22 +173,30 @@ def _columns(client: GatewayClient, table: str, names: list[str]) -> list[dict[s
     return [column for column in columns if column["name"] in names]
 
 
-def _undeclared(column: Mapping[str, Any], recreate: str) -> RegistrationConflict:
+def _undeclared(column: Mapping[str, Any], present: dict[str, Any], file: str) -> RegistrationConflict:
     keep = "Add it to the file, as `mirrorgate tables export` prints it"
     if column["nullable"]:
         keep += ", or to the option `exclude`: it then remains in the files with NULL values"
     return RegistrationConflict(
-        f"{_format_column(column)} is in the table but not in the file", f"{keep}. Or: {recreate}"
+        f"{_format_column(column)} is in the table but not in the file",
+        f"{keep}. Or: {_to_another_schema(present, file)}",
     )
 
 
-def _recreate(present: dict[str, Any], file: str) -> str:
-    """Return how a table gets what no registration can change, without losing its rows where that is possible."""
-    of_table = f"{shlex.quote(present['table'])} --generation {present['generation']}"
-    recreate = f"ecreate it, which empties it: mirrorgate tables recreate {of_table} --file {shlex.quote(file)}"
+def _to_another_schema(present: dict[str, Any], file: str) -> str:
+    """Return how a table gets other columns or keys, without losing its rows where that is possible."""
+    first = "Declare it in the file as it is"
     if _keeps_images(present["options"]):
-        return f"Rebuild it, which keeps its rows: mirrorgate tables rebuild {of_table} (--help). Or r{recreate}"
-    return f"Declare it in the file as it is. Or r{recreate}"
+        first = f"Rebuild it, which keeps its rows: mirrorgate tables rebuild {_named(present)} (--help)"
+    return f"{first}. Or recreate it, which empties it: {_recreate(present, file)}"
+
+
+def _recreate(present: dict[str, Any], file: str) -> str:
+    return f"mirrorgate tables recreate {_named(present)} --file {shlex.quote(file)}"
+
+
+def _named(present: dict[str, Any]) -> str:
+    return f"{shlex.quote(present['table'])} --generation {present['generation']}"
 
 
 def _keeps_images(options: Mapping[str, Any]) -> bool:

@@ -26,9 +26,15 @@ def bad_option(detail: str, *path: str) -> RejectedInput:
     return rejection(Code.BAD_OPTION, detail, *path)
 
 
-def rejection(code: Code, detail: str, *path: str) -> RejectedInput:
+def fixed_option(detail: str, *path: str) -> RejectedInput:
+    """Return the rejection of an option at this path that a new table could have, but not the present one."""
+    remedy = "Leave the option as it is, or recreate the table, which empties it."
+    return rejection(Code.BAD_OPTION, detail, *path, remedy=remedy)
+
+
+def rejection(code: Code, detail: str, *path: str, remedy: str | None = None) -> RejectedInput:
     """Return a rejection with another code of the option at this path."""
-    return RejectedInput.at(code, detail, pointer=reduce(pointer_to, path, "/options"))
+    return RejectedInput.at(code, detail, pointer=reduce(pointer_to, path, "/options"), remedy=remedy)
 
 
 def check_members(given: Mapping[str, Any], of: "type[DataclassInstance]", *path: str) -> None:

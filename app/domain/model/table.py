@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple, NewType, TypeAlias
 
 from app.domain.model.names import SourceName, TableName
-from app.domain.model.projection import History, bad_option, parsed_derive
+from app.domain.model.projection import History, fixed_option, parsed_derive
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import Column, SchemaVersion, TableSchema, evolve
 from mirrorgate.errors import Code, RejectedInput
@@ -278,7 +278,7 @@ def with_landing(schema: TableSchema, options: TableOptions, present: TableSchem
             if present.lands_as is None and wanted == plain:
                 raise
             detail = f"the files of this generation cannot have the columns that the options ask for: {error.detail}"
-            raise bad_option(detail) from None
+            raise fixed_option(detail) from None
     return plain if wanted == plain and not options.derive else replace(plain, lands_as=wanted)
 
 

@@ -30,6 +30,7 @@ from app.domain.model.projection import (
     check_filter_members,
     check_members,
     check_transforms,
+    fixed_option,
     named,
     rejection,
 )
@@ -500,32 +501,32 @@ class TableOptions:
     def check_change(self, present: "TableOptions") -> None:
         """Raise RejectedInput `bad_option` for a change of options that stored values depend on."""
         if self.initial_load is InitialLoad.WITHOUT_MARKER and present.initial_load is InitialLoad.WITH_MARKER:
-            raise bad_option(
+            raise fixed_option(
                 "initial_load=without_marker can only be set at a table's first registration", "initial_load"
             )
         if self.row_marker is not present.row_marker:
-            raise bad_option("row_marker can only be chosen when a table is created or recreated", "row_marker")
+            raise fixed_option("row_marker can only be chosen when a table is created or recreated", "row_marker")
         if self.history is not present.history:
-            raise bad_option("history can only be chosen when a table is created or recreated", "history")
+            raise fixed_option("history can only be chosen when a table is created or recreated", "history")
         if present.flags_deletes:
             if not self.flags_deletes:
-                raise bad_option("deletes=flag remains until the table is recreated: it has deleted rows", "deletes")
+                raise fixed_option("deletes=flag remains until the table is recreated: it has deleted rows", "deletes")
             if self.audit_columns.deleted != present.audit_columns.deleted:
                 detail = "the column of deleted rows remains until the table is recreated"
-                raise bad_option(detail, "audit_columns", "deleted")
+                raise fixed_option(detail, "audit_columns", "deleted")
         if present.keeps_images and self.keeps_images:
             detail = "cannot change while row images keep source values"
             if self.source_timezone != present.source_timezone:
-                raise bad_option(f"source_timezone {detail}", "source_timezone")
+                raise fixed_option(f"source_timezone {detail}", "source_timezone")
             if self.encoding_of("") != present.encoding_of(""):  # that of every column without its own
-                raise bad_option(f"binary_encoding {detail}", "binary_encoding")
+                raise fixed_option(f"binary_encoding {detail}", "binary_encoding")
             if self.masks != present.masks:
-                raise bad_option(f"masks {detail}; set row_images=off and partial_updates=reject first", "masks")
+                raise fixed_option(f"masks {detail}; set row_images=off and partial_updates=reject first", "masks")
             if present.out_of_range is OutOfRange.SATURATE is not self.out_of_range:
-                raise bad_option(f"out_of_range=saturate {detail}", "out_of_range")
+                raise fixed_option(f"out_of_range=saturate {detail}", "out_of_range")
             for column in {**present.columns, **self.columns}:
                 if self.encoding_of(column) != present.encoding_of(column):
-                    raise bad_option(f"the encoding of {column!r} {detail}", "columns", column, "encoding")
+                    raise fixed_option(f"the encoding of {column!r} {detail}", "columns", column, "encoding")
 
     def _check_filter(self, found: RowFilter, schema: TableSchema) -> None:
         check_filter(found, schema, {*self.exclude, *self.masks})

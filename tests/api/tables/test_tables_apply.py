@@ -122,6 +122,30 @@ def test_a_table_with_row_images_is_rebuilt_rather_than_emptied(gateway: Gateway
     assert "Rebuild it, which keeps its rows: mirrorgate tables rebuild sales.orders --generation 1" in ended.output
 
 
+@pytest.mark.parametrize(
+    ("now", "wanted", "said"),
+    [
+        ("deletes: apply", "history: append_only", "history can only be chosen when a table is created"),
+        (
+            "row_images: on",
+            "row_images: on, masks: {note: {method: hash}}",
+            "masks cannot change while row images keep",
+        ),
+        ("deletes: apply", "rename: {id: key}", "the files of this generation cannot have the columns"),
+    ],
+)
+def test_an_option_that_only_another_generation_can_have_names_the_command_for_one(
+    apply: Run, now: str, wanted: str, said: str
+) -> None:
+    declared = ORDERS.replace("string}\n", "string}\n    options: {%s}\n", 1)
+    assert apply(declared % now, "--yes").status == 0
+    ended = apply(declared % wanted, "--yes")
+    assert (ended.status, f"    ! {said}" in ended.output) == (1, True), ended
+    command = "mirrorgate tables recreate sales.orders --generation 1 --file tables.yaml"
+    assert f"or recreate the table, which empties it. To recreate it: {command}\n" in ended.output
+    assert "ebuild" not in ended.output
+
+
 def test_beginning_and_ceasing_to_keep_row_images_is_told(gateway: Gateway, apply: Run) -> None:
     gateway.register("sales.orders", {"id": "int64", "note": "string"}, ["id"]).raise_for_status()
     keeping = ORDERS.replace("string}\n", "string}\n    options: {row_images: on}\n", 1)
@@ -193,10 +217,12 @@ def test_apply_asks_only_on_a_terminal(gateway: Gateway, apply: Run, monkeypatch
 def test_what_the_gateway_finds_wrong_is_named_by_line_and_path_before_anything_is_done(
     gateway: Gateway, apply: Run, before: str, after: str, said: str
 ) -> None:
-    ended = apply(ORDERS.replace(before, after), "--yes")
-    assert ended.status == 1
-    assert f": tables.yaml, {said}" in ended.errors
-    assert gateway.get("/v1/tables").json()["tables"] == []
+    for present in ([], ["sales.lines", "sales.orders"]):
+        ended = apply(ORDERS.replace(before, after), "--yes")
+        assert (ended.status, ended.output) == (1, "")
+        assert f": tables.yaml, {said}" in ended.errors
+        assert [table["table"] for table in gateway.get("/v1/tables").json()["tables"]] == present
+        assert apply(ORDERS, "--yes").status == 0
 
 
 def test_options_of_every_form_are_taken_as_a_registration_has_them(gateway: Gateway, apply: Run) -> None:

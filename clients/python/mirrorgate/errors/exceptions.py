@@ -83,10 +83,11 @@ class RejectedInput(MirrorgateError):
         pointer: str | None = None,
         column: str | None = None,
         *,
+        remedy: str | None = None,
         withheld: str | None = None,
     ) -> "RejectedInput":
         """Return the rejection of one message, for a problem at this pointer or in this column."""
-        return cls.of((Problem(code, detail, index, pointer, column),), withheld=withheld)
+        return cls.of((Problem(code, detail, index, pointer, column),), remedy=remedy, withheld=withheld)
 
 
 class TemporarilyUnavailable(MirrorgateError):
