@@ -23,7 +23,13 @@ from starlette.datastructures import Headers, QueryParams
 
 from app.api.auth.dependencies import bearer
 from app.api.exchange import Exchange
-from app.api.server.request_parameters import Parameters, check_query_names, openapi_parameters, read_parameters
+from app.api.server.request_parameters import (
+    Parameters,
+    check_query_names,
+    openapi_parameters,
+    read_headers,
+    read_parameters,
+)
 from app.domain.loads import LoadId
 from app.domain.model.names import TableName
 from app.domain.model.request_identity import RequestIdentity
@@ -150,7 +156,7 @@ def identity_headers(exchange: Exchange) -> IdentityHeaders:
     """Return the headers that name a request. Raises FastAPI's RequestValidationError."""
     if not exchange.head.has_identity:
         return _NO_IDENTITY
-    return read_parameters(IdentityHeaders, "header", Headers(scope=exchange.scope))
+    return read_headers(IdentityHeaders, Headers(scope=exchange.scope))
 
 
 def openapi_extra(body: Mapping[str, Any], *parameters: type[Parameters]) -> dict[str, Any]:
@@ -246,7 +252,7 @@ def cached(read: Callable[[bytes], _Meaning]) -> Callable[[bytes], _Meaning]:
 
 def query_values(query: bytes, known: Set[str], *, only_csv: Set[str] = frozenset()) -> Mapping[str, str]:
     """Return the parameters of a query, all of them with known names."""
-    values: Mapping[str, str] = QueryParams(query) if query else {}
+    values = QueryParams(query)
     check_query_names(values, known, only_csv=only_csv)
     return values
 

@@ -4,7 +4,7 @@
 is half the cost of a small request, and most requests give none of them. The same models describe the parameters in the
 contract.
 
-`check_query_names` rejects unknown names of query parameters.
+`check_query_names` rejects unknown names of query parameters, and those that are given twice.
 
 `check_json_type`, `check_arrow_type` and `require_declared_type` check the declared content type of a body. A body
 without a content type counts as JSON.
@@ -20,6 +20,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.datastructures import Headers, QueryParams
 
 from app.api.server.problem_responses import printable_name
 from mirrorgate.errors import Code, RejectedInput
@@ -36,6 +37,14 @@ class Parameters(BaseModel):
 ParametersT = TypeVar("ParametersT", bound=Parameters)
 
 
+def read_headers(model: type[ParametersT], given: Headers) -> ParametersT:
+    """Return what `read_parameters` does. Raises RejectedInput `bad_request` for a header that is given twice."""
+    for key, name in _names(model, "header").items():
+        if len(given.getlist(key)) > 1:
+            raise RejectedInput(Code.BAD_REQUEST, f"the header `{name}` is given twice; give it once")
+    return read_parameters(model, "header", given)
+
+
 def read_parameters(model: type[ParametersT], location: ParameterLocation, given: Mapping[str, str]) -> ParametersT:
     """Return the given parameters, with defaults for the others. Raises FastAPI's RequestValidationError."""
     names = _names(model, location)
@@ -49,11 +58,14 @@ def read_parameters(model: type[ParametersT], location: ParameterLocation, given
         raise RequestValidationError(issues) from None
 
 
-def check_query_names(given: Mapping[str, str], known: Set[str], *, only_csv: Set[str] = frozenset()) -> None:
+def check_query_names(given: QueryParams, known: Set[str], *, only_csv: Set[str] = frozenset()) -> None:
     """Raise RejectedInput `bad_request` for a query parameter that the endpoint, or its body's format, does not have.
 
-    Without this check, a misspelled `dry_run` would do what it was meant to try.
+    Also for one that is given twice. Without this check, a misspelled `dry_run` would do what it was meant to try.
     """
+    if len(given.multi_items()) > len(given):
+        twice = next(name for name in given if len(given.getlist(name)) > 1)
+        raise RejectedInput(Code.BAD_REQUEST, f"the parameter `{printable_name(twice)}` is given twice; give it once")
     for name in given:
         if name in only_csv:
             raise RejectedInput(Code.BAD_REQUEST, f"the parameter `{name}` requires the content type text/csv")

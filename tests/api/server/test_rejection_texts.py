@@ -8,6 +8,7 @@ from mirrorgate.errors.site import page_of_code
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 
 COLUMN = {"name": "id", "type": "int64", "nullable": False}
+JSON: Final = ("Content-Type", "application/json")
 
 
 @pytest.fixture
@@ -23,6 +24,29 @@ def test_an_unknown_query_parameter_is_named(tables: Gateway) -> None:
     long = problem(tables.arcion(insert("t", id="1"), **{"x" * 500 + "\n": "1"}), 400, "bad_request")
     assert len(long["detail"]) < 250
     assert "\n" not in long["detail"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "what"),
+    [
+        ("POST", "/v1/changes/rows?table=t&dry_run=true&dry_run=false", [], "the parameter `dry_run`"),
+        ("POST", "/v1/changes/rows?table=t&table=u", [], "the parameter `table`"),
+        ("DELETE", "/v1/tables/t?generation=1&generation=2", [], "the parameter `generation`"),
+        (
+            "POST",
+            "/v1/changes/rows?table=t",
+            [("Idempotency-Key", "a"), ("Idempotency-Key", "b")],
+            "the header `Idempotency-Key`",
+        ),
+    ],
+)
+def test_what_is_given_twice_is_named_and_nothing_is_done(
+    tables: Gateway, method: str, path: str, headers: list[tuple[str, str]], what: str
+) -> None:
+    answer = tables.request(method, path, content=b'{"id":1,"n":1}', headers=[*headers, JSON])
+    assert problem(answer, 400, "bad_request")["detail"] == f"{what} is given twice; give it once"
+    assert [tables.status(name)["last_sequence"] for name in ("t", "u")] == [0, 0]
+    assert tables.status("t")["state"] == "active"
 
 
 def test_an_unknown_query_parameter_is_rejected_before_a_table_is_changed(tables: Gateway) -> None:
