@@ -22,13 +22,14 @@ from app.api.schemas.access import (
     UpdateKey,
 )
 from app.api.schemas.common import AfterId, AwareMoment, PageLimit
+from app.api.server.request_parameters import JsonRoute
 from app.domain.access.rejections import AuditOutcome
 from app.domain.model.names import TableName
 from app.staging.access.api_keys import StoredKey, list_keys
 from app.staging.access.audit_events import AuditEvent, AuditFilter, list_audit
 from app.staging.connection.database import translated_errors
 
-router = APIRouter(prefix="/v1/keys", tags=["keys"])
+router = APIRouter(prefix="/v1/keys", tags=["keys"], route_class=JsonRoute)
 
 _NO_STORE: Final = {"Cache-Control": "no-store"}
 """Headers of answers with a secret."""

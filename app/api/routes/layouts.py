@@ -8,6 +8,7 @@ from app.api.auth.dependencies import Reader, require
 from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
 from app.api.schemas.changes import LayoutModel, LayoutsModel, StoredLayoutModel
+from app.api.server.request_parameters import JsonRoute
 from app.domain.access.rights import Principal, Right
 from app.ingest import WrongLayout, read_layout
 from app.staging.access.audit_events import record_operation
@@ -24,7 +25,7 @@ from app.staging.tables.replicate_sources import (
 )
 from mirrorgate.errors import Code, Problem, RejectedInput
 
-router = APIRouter(prefix="/v1/layouts", tags=["layouts"])
+router = APIRouter(prefix="/v1/layouts", tags=["layouts"], route_class=JsonRoute)
 
 LayoutName = Annotated[
     str, Path(description="The name of the layout.", pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", examples=["orders_flat"])

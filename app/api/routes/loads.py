@@ -20,6 +20,7 @@ from app.api.schemas.operations import (
     SourceCheckResultModel,
 )
 from app.api.schemas.status import BeginLoad, LoadModel, LoadsModel
+from app.api.server.request_parameters import JsonRoute
 from app.domain.access.rights import Principal
 from app.domain.canonical_text import canonical_rows
 from app.domain.loads import LoadId, LoadState
@@ -34,7 +35,7 @@ from app.staging.images import image_snapshot
 from mirrorgate.errors import Code, RejectedInput
 from mirrorgate.parameters import LoadMode
 
-router = APIRouter(prefix="/v1/tables/{table}/loads", tags=["loads"])
+router = APIRouter(prefix="/v1/tables/{table}/loads", tags=["loads"], route_class=JsonRoute)
 
 LoadPath = Annotated[
     UUID,
@@ -196,7 +197,7 @@ def _rows(gateway: Gateway, table: Table, columns: Sequence[Column], against: st
         yield _Rows(snapshot.sequence, batches)
 
 
-checks_router = APIRouter(prefix="/v1/tables/{table}", tags=["recovery"])
+checks_router = APIRouter(prefix="/v1/tables/{table}", tags=["recovery"], route_class=JsonRoute)
 
 
 @checks_router.post(

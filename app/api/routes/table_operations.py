@@ -14,11 +14,12 @@ from app.api.schemas.common import MAX_ID, AfterId, PageLimit
 from app.api.schemas.operations import EventModel, EventsModel, RebuildTable, RecreateTable, ReleaseTable, RenameTable
 from app.api.schemas.status import TableModel
 from app.api.schemas.tables import declared_schema, read_options
+from app.api.server.request_parameters import JsonRoute
 from app.domain.model.table import Generation
 from app.staging.connection.database import translated_errors
 from app.staging.tables.events import list_events
 
-router = APIRouter(prefix="/v1/tables/{table}", tags=["operations"])
+router = APIRouter(prefix="/v1/tables/{table}", tags=["operations"], route_class=JsonRoute)
 
 GenerationParameter = Annotated[
     int,

@@ -34,6 +34,7 @@ from app.api.schemas.tables import (
     pointing_at,
     read_options,
 )
+from app.api.server.request_parameters import JsonRoute
 from app.domain.access.mask_secret import check_registered, hashes
 from app.domain.access.rights import Principal, check_row_rules
 from app.domain.arrow import SchemaEvent, described_schemas, schema_to_flatbuffer
@@ -49,7 +50,7 @@ from app.staging.tables.registration import RegistrationOutcome, record_registra
 from app.staging.tables.registry import list_tables
 from mirrorgate.errors import Code, RejectedInput
 
-router = APIRouter(prefix="/v1", tags=["tables"])
+router = APIRouter(prefix="/v1", tags=["tables"], route_class=JsonRoute)
 
 TablePath = Annotated[str, Path(description="The table: `name` or `schema.name`.", examples=["tpch.nation"])]
 

@@ -10,19 +10,20 @@ contract.
 without a content type counts as JSON.
 """
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Set
 from functools import cache, lru_cache
 from typing import Any, Final, Literal, TypeVar
 
-from fastapi import Request
+from fastapi import Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.datastructures import Headers, QueryParams
 
-from app.api.server.problem_responses import printable_name
+from app.api.server.problem_responses import BodyRejected, printable_name
 from mirrorgate.errors import Code, RejectedInput
 
 ParameterLocation = Literal["query", "header"]
@@ -72,6 +73,66 @@ def check_query_names(given: QueryParams, known: Set[str], *, only_csv: Set[str]
         if name not in known:
             detail = f"unknown query parameter `{printable_name(name)}`; known: " + (", ".join(sorted(known)) or "none")
             raise RejectedInput(Code.BAD_REQUEST, detail)
+
+
+class JsonRequest(Request):
+    """A request of a framework route, whose JSON body two readers understand alike."""
+
+    async def json(self) -> Any:
+        """Return the value of the body.
+
+        Raises JSONDecodeError, or BodyRejected with `unsupported_encoding`, `duplicate_member` or `malformed_json`.
+        """
+        try:
+            if self.headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
+                raise RejectedInput(Code.UNSUPPORTED_ENCODING, "only a body of changes can be compressed")
+            return _decode_document(await self.body())
+        except RejectedInput as error:
+            raise BodyRejected(error) from None
+
+
+def _decode_document(body: bytes) -> Any:
+    try:
+        value = _DOCUMENT.decode(body.decode("utf-8-sig"))
+        if _SURROGATE.search(body):
+            json.dumps(value, ensure_ascii=False).encode()
+    except json.JSONDecodeError:
+        raise
+    except UnicodeError as error:
+        what = "a string has half of a surrogate pair" if isinstance(error, UnicodeEncodeError) else "it is not UTF-8"
+    except RecursionError:
+        what = "it is nested too deeply"
+    except ValueError:
+        what = "a number has too many digits"
+    else:
+        return value
+    raise RejectedInput(Code.MALFORMED_JSON, f"not valid JSON: {what}")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise RejectedInput(Code.DUPLICATE_MEMBER, f"an object has the key `{printable_name(twice)}` twice")
+    return members
+
+
+_DOCUMENT: Final = json.JSONDecoder(object_pairs_hook=_unique)
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+class JsonRoute(APIRoute):
+    """A framework route with a JSON body."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler of a request."""
+        handle = super().get_route_handler()
+
+        async def handle_strictly(request: Request) -> Response:
+            return await handle(JsonRequest(request.scope, request.receive))
+
+        return handle_strictly
 
 
 async def require_known_query(request: Request) -> None:

@@ -123,6 +123,28 @@ def test_a_body_that_is_no_json_is_rejected(gateway: Gateway, body: bytes) -> No
 
 
 @pytest.mark.parametrize(
+    ("body", "headers", "status", "code", "detail"),
+    [
+        (b'{"columns":[],"columns":[]}', {}, 400, "duplicate_member", "an object has the key `columns` twice"),
+        (b'{"columns":[{"name":"a","name":"b"}]}', {}, 400, "duplicate_member", "an object has the key `name` twice"),
+        (b'{"columns":[{"name":"a\\ud800"}]}', {}, 400, "malformed_json", "half of a surrogate pair"),
+        (b'{"columns":[{"name":"\xff"}]}', {}, 400, "malformed_json", "it is not UTF-8"),
+        ('{"columns":[]}'.encode("utf-16"), {}, 400, "malformed_json", "it is not UTF-8"),
+        (b'{"columns":' + b"[" * 100_000, {}, 400, "malformed_json", "it is nested too deeply"),
+        (b'{"columns":' + b"1" * 5_000, {}, 400, "malformed_json", "a number has too many digits"),
+        (b"\x1f\x8b", {"Content-Encoding": "gzip"}, 415, "unsupported_encoding", "only a body of changes"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_body_that_readers_understand_differently_is_rejected(
+    gateway: Gateway, body: bytes, headers: dict[str, str], status: int, code: str, detail: str
+) -> None:
+    answer = gateway.put(T, content=body, headers={"Content-Type": "application/json", **headers})
+    assert detail in problem(answer, status, code)["detail"]
+    assert gateway.get("/v1/tables").json()["tables"] == []
+
+
+@pytest.mark.parametrize(
     ("column", "code", "pointers", "detail"),
     [
         (COLUMN, "bad_schema", "/columns/1/name", "another column has the same name"),
