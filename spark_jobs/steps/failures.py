@@ -97,7 +97,13 @@ class LeasedTables:
 log = structlog.get_logger()
 
 QUARANTINE_CODES: Final = frozenset(
-    {Code.FOREIGN_FILE, Code.LANDING_FOLDER_LOST, Code.LEDGER_BEHIND_ZONE, Code.PAYLOAD_CORRUPT}
+    {
+        Code.FOREIGN_FILE,
+        Code.LANDING_FOLDER_LOST,
+        Code.LAST_FILE_MISSING,
+        Code.LEDGER_BEHIND_ZONE,
+        Code.PAYLOAD_CORRUPT,
+    }
 )
 """Codes of failures that must never happen: the table stops until an operator decides. Other failures are retried."""
 

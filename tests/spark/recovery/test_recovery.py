@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.domain.model.table import TableId, TableState
+from app.domain.model.table import FileNumber, TableId, TableState
 from app.landing.local_zone import LocalZone
+from app.staging.tables.operations import release, request_repair
 from mirrorgate.errors import Code, InvariantBroken
 from tests.spark.conftest import NewWorker, die_at, drain
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
+from tests.support.postgres import sql
 from tests.support.postgres.ledger import end_lease
 from tests.support.samples.schemas import ID
 
@@ -166,6 +168,28 @@ def test_a_lost_landing_folder_quarantines_instead_of_restarting_at_1(
     drain(worker)
     assert current(engine, "t").state is TableState.QUARANTINED
     assert not (landing_zone / "t").exists()
+
+
+def test_a_last_file_that_is_gone_stops_its_table_until_it_is_written_again(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None
+) -> None:
+    first = new_worker()
+    drain(first)
+    (landing_zone / "t" / ONE).unlink()
+    stage_keys(engine, current(engine, "t"), [3])
+    end_lease(engine, first.context.worker_id)
+    worker = new_worker()
+    drain(worker)
+    table = current(engine, "t")
+    assert (table.state, landed_keys(landing_zone, "t")) == (TableState.QUARANTINED, [])
+    assert sql.value(engine, "SELECT state_reason FROM mirrorgate.tables") == (
+        f"last_file_missing: t/{ONE} is gone, and Fabric has not moved it"
+    )
+    with engine.begin() as connection:
+        request_repair(connection, table.name, table.generation, FileNumber(1), "operator")
+        release(connection, table.name, table.generation, "operator", "the file is written again")
+    drain(worker)
+    assert landed_keys(landing_zone, "t") == [[1, 2], [3]]
 
 
 def test_a_corrupt_payload_quarantines_and_publishes_nothing(

@@ -698,6 +698,11 @@ class Code(StrEnum):
         "landing zone and release the table; if it may have, rebuild or recreate the table instead "
         "(docs/troubleshoot/quarantined.md#foreign_file).",
     )
+    LAST_FILE_MISSING = Kind.BROKEN.code(
+        "The last file of the table was deleted by someone other than Fabric, and the next one would follow a gap.",
+        "Have the file written again (`mirrorgate tables repair`) and release the table, or rebuild or recreate it "
+        "(docs/troubleshoot/quarantined.md#last_file_missing).",
+    )
     LANDING_FOLDER_LOST = Kind.BROKEN.code(
         "The table's landing folder is missing, or belongs to another generation or gateway.",
         "Restore the folder and release the table, rebuild it from its row images (`mirrorgate tables rebuild`), or "
