@@ -118,7 +118,7 @@ CREATE TABLE mirrorgate.tables (
     name text NOT NULL,
     -- Name without letter case; unique among the tables that are not dropped.
     folded_name text NOT NULL,
-    -- Current lifetime of the folder, from 1; a recreate or rename starts the next one.
+    -- Current lifetime of the folder, from 1; a recreate, a rename or a later table of the name starts the next one.
     generation integer DEFAULT 1 NOT NULL,
     -- active, paused, quarantined, dropping, dropped or rebuilding (the folder of the generation before is deleted).
     state text DEFAULT 'active'::text NOT NULL,

@@ -7,11 +7,12 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.model.names import TableName
-from app.domain.model.table import DropAction, FileNumber, Generation, TableState
+from app.domain.model.table import DropAction, DropPlan, FileNumber, Generation, TableState
 from app.domain.model.table_options import TableOptions
 from app.landing.local_zone import LocalZone
-from app.staging.tables.operations import request_flush, request_repair, set_publishing
+from app.staging.tables.operations import begin_drop, request_flush, request_repair, set_publishing
 from app.staging.tables.registration import register_table
+from mirrorgate.errors import Code, RejectedInput
 from spark_jobs.drain_cycle import DrainCycle
 from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current, dropping, landed_keys, registered, stage, stage_keys, typed
@@ -62,6 +63,22 @@ def test_a_renamed_table_with_row_images_lands_whole_under_its_new_name(
     drain(worker)
     assert landed_keys(landing_zone, "other.name") == [[2, 3]]
     assert not (landing_zone / "t").exists()
+
+
+@pytest.mark.parametrize("new_name", [None, "other"], ids=["dropped", "renamed"])
+def test_a_later_table_of_the_name_is_not_hit_by_a_repeated_operation(
+    engine: sa.Engine, landing_zone: Path, worker: DrainCycle, new_name: str | None
+) -> None:
+    action = DropAction.RENAME if new_name else DropAction.DROP
+    dropping(engine, "t", action, new_name=new_name)
+    drain(worker)
+    later = registered(engine, "t", ID)
+    stage_keys(engine, later, [3])
+    with engine.begin() as connection, pytest.raises(RejectedInput) as error:
+        begin_drop(connection, T, ONE, DropPlan(action, new_name=TableName.parse("third")), "test")
+    assert error.value.code is Code.GENERATION_MISMATCH
+    drain(worker)
+    assert (later.generation, landed_keys(landing_zone, "t")) == (2, [[3]])
 
 
 def test_an_owner_that_was_building_when_the_drop_began_makes_nothing_visible(

@@ -39,10 +39,15 @@ from app.staging.tables.schema_versions import advance_version, insert_version
 from mirrorgate.errors import Code, RejectedInput
 
 INSERT_TABLE = sa.text("""
-    INSERT INTO mirrorgate.tables (name, folded_name, options) VALUES (:name, :folded_name, CAST(:options AS jsonb))
+    INSERT INTO mirrorgate.tables (name, folded_name, options, generation)
+    SELECT :name, :folded_name, CAST(:options AS jsonb), coalesce(max(generation), 0) + 1
+    FROM mirrorgate.table_events WHERE folded_name = :folded_name
     ON CONFLICT (folded_name) WHERE state <> 'dropped' DO NOTHING
-    RETURNING table_id""")
-"""Create a table, unless a live one has the name."""
+    RETURNING table_id, generation""")
+"""Create a table, unless a live one has the name.
+
+Its generations continue those of the tables that had the name before, so that a repeated drop never hits it.
+"""
 
 INSERT_COUNTERS = sa.text("INSERT INTO mirrorgate.table_counters (table_id) VALUES (:table_id)")
 """Create the counter row of a table."""
@@ -156,9 +161,10 @@ def _create(
     if given is not None:
         options = options.of_new_table(schema, given)
     parameters = {"name": str(name), "folded_name": name.folded, "options": json.dumps(options.to_stored())}
-    table_id = connection.execute(INSERT_TABLE, parameters).scalar()
-    if table_id is None:
+    inserted = connection.execute(INSERT_TABLE, parameters).first()
+    if inserted is None:
         return None
+    table_id, generation = TableId(inserted.table_id), Generation(inserted.generation)
     check_new_table_name(name)
     for column in schema.columns:
         check_new_column_name(column.name)
@@ -168,11 +174,11 @@ def _create(
     if connection.execute(SELECT_SOURCE_OWNER, {"folded_source": name.folded}).scalar() is not None:
         raise RejectedInput(Code.BAD_NAME, f"{name} is a source of another table")
     connection.execute(INSERT_COUNTERS, {"table_id": table_id})
-    append_block(connection, table_id, Generation(1), seed(str(name), Generation(1), installation_id(connection)))
+    append_block(connection, table_id, generation, seed(str(name), generation, installation_id(connection)))
     bare = replace(schema, bare=options.initial_load is InitialLoad.WITHOUT_MARKER)
     first = with_landing(bare, options)
-    insert_version(connection, TableId(table_id), Generation(1), SchemaVersion(1), first, marker_first=marker_first)
-    set_sources(connection, TableId(table_id), name, options)
+    insert_version(connection, table_id, generation, SchemaVersion(1), first, marker_first=marker_first)
+    set_sources(connection, table_id, name, options)
     return _must_find(connection, name)
 
 
