@@ -101,16 +101,8 @@ def test_a_killed_load_continues_with_the_same_command(gateway: Gateway, table: 
     assert sql.value(gateway.engine, "SELECT rows FROM mirrorgate.loads") == 30
 
 
-def test_an_interrupted_load_is_continued_by_the_same_content_and_named_to_any_other(
-    gateway: Gateway,
-    table: str,
-    terminal: Terminal,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    files = {name: tmp_path / name for name in ("first", "other")}
-    for name, file in files.items():
-        file.write_bytes(prices(range(5), name))
+@pytest.fixture
+def second_request_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     post = GatewayClient.post_changes
     calls = count()
 
@@ -119,16 +111,44 @@ def test_an_interrupted_load_is_continued_by_the_same_content_and_named_to_any_o
             raise KeyboardInterrupt
         return post(*arguments, **options)
 
+    monkeypatch.setattr(GatewayClient, "post_changes", interrupted)
+
+
+def test_the_load_of_a_file_that_has_changed_since_a_crash_is_aborted(
+    gateway: Gateway, table: str, send: Send, second_request_is_interrupted: None
+) -> None:
+    assert send(prices(range(5), "a"), "--load", "full", "--batch", 3).status == 130
+    ended = send(prices([1, 2], "changed"), "--load", "full")
+    assert (ended.status, ended.errors) == (0, "")
+    assert loads(gateway) == ["completed", "aborted"]
+    assert notes(gateway.engine) == {1: "changed", 2: "changed"}
+
+
+def test_a_file_is_loaded_into_several_tables(gateway: Gateway, terminal: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "prices.csv"
+    file.write_bytes(prices([1], "a"))
+    for name in ("t", "u"):
+        gateway.register(name, {"id": "int64", "note": "string"}, ["id"], row_images="on")
+        terminal.succeed("send", file, "--table", name, "--load", "full")
+
+
+def test_an_interrupted_load_is_continued_by_the_same_content_and_named_to_any_other(
+    gateway: Gateway, table: str, terminal: Terminal, tmp_path: Path, second_request_is_interrupted: None
+) -> None:
+    files = {name: tmp_path / name for name in ("first", "other")}
+    for name, file in files.items():
+        file.write_bytes(prices(range(5), name))
+
     def load(name: str) -> Ended:
         options = ("--format", "rows-csv", "--table", TABLE, "--load", "full", "--batch", 3, "--json")
         return terminal.run("send", files[name], *options)
 
-    monkeypatch.setattr(GatewayClient, "post_changes", interrupted)
     assert load("first").status == 130
     (open_load,) = gateway.get(f"/v1/tables/{TABLE}/loads").json()["loads"]
     rejected = load("other")
     assert (rejected.status, rejected.report["error"]["code"]) == (1, "load_open")
     assert open_load["load"] in rejected.report["error"]["detail"]
+    assert f"`mirrorgate tables abort-load {TABLE} {open_load['load']}`" in rejected.report["error"]["remedy"]
     ended = load("first")
     assert (ended.status, ended.report["repeated"], ended.report["load"]["load"]) == (0, 1, open_load["load"])
     assert notes(gateway.engine) == dict.fromkeys(range(5), "first")

@@ -4,9 +4,10 @@ A producer's position at the gateway names the last file of which something is d
 the order of the command were sent; the file itself continues in its middle, if what was sent of it is unchanged.
 Nothing is kept on this machine.
 
-A load session is found again by its id, a hash of the file's state and of the load before it. The same command
-continues it and sends all rows again: each request has an idempotency key made of the load, its place and its body, so
-those that were cut alike are recognized. Others are upserts of the same values in the same order.
+A load session is found again by its id, a hash of its table and paths, then one of the files' states and of the load
+before it. The same command continues it and sends all rows again: each request has an idempotency key made of the load,
+its place and its body, so those that were cut alike are recognized. Others are upserts of the same values in the same
+order.
 """
 
 import time
@@ -35,6 +36,8 @@ from mirrorgate.source import Source
 
 _FIRST: Final = UUID("6e1ad2e0-8a53-4c60-9a1c-5f5c3b1c7c11")
 """In place of the load before, where there is none."""
+_OF_PATHS: Final = 18
+"""Characters of a load's id that name its table and paths, which are the first half of it."""
 
 
 class LoadRun:
@@ -51,18 +54,37 @@ class LoadRun:
     def start(self, files: Sequence[Found] | None) -> bool:
         """Begin the load of files, or continue the one that is open; return whether it takes rows.
 
-        `files` is None for a stream, whose load is never continued. Raises RejectedByGateway, with `load_open` for an
-        open load of another program or of other content.
+        An open load of the same paths and of other content is of a run that died: it is aborted. `files` is None for a
+        stream, whose load is never continued. Raises RejectedByGateway, with `load_open` for another open load.
         """
         listed = self._patience.call(lambda: self._client.get(f"{table_path(self._table)}/loads"))["loads"]
-        ended = next((load["load"] for load in listed if load["state"] not in ("open", "completing")), None)
-        state = "" if files is None else " ".join([self._mode, *(f"{file.key} {file.etag}" for file in files)])
-        load_id = str(uuid4() if files is None else uuid5(_FIRST if ended is None else UUID(ended), state))
-        self._load = Load(self._client, self._table, load_id, self._patience)
-        if any(load["load"] == load_id and load["state"] == "completing" for load in listed):
+        states = {load["load"]: load["state"] for load in listed}
+        ended = next((load for load, state in states.items() if state not in ("open", "completing")), None)
+        current = next((load for load, state in states.items() if state in ("open", "completing")), None)
+        self._load = self._load_of(files, ended)
+        if current not in (None, self._load.load_id) and current[:_OF_PATHS] == self._load.load_id[:_OF_PATHS]:
+            Load(self._client, self._table, current, self._patience).abort()
+            self._load = self._load_of(files, current)
+        if states.get(self._load.load_id) == "completing":
             return False
-        Load.begin(self._client, self._table, self._mode, load_id=load_id, patience=self._patience)
+        try:
+            Load.begin(self._client, self._table, self._mode, load_id=self._load.load_id, patience=self._patience)
+        except RejectedByGateway as error:
+            if error.code is Code.LOAD_OPEN:
+                command = f"mirrorgate tables abort-load {self._table} {current or ''}".rstrip()
+                error.remedy = f"Wait until its program has completed it. If that has died, end it with `{command}`."
+            raise
         return True
+
+    def _load_of(self, files: Sequence[Found] | None, ended: str | None) -> Load:
+        """Return the load of files after one that has ended. The beginning of its id is that of the paths."""
+        load_id = str(uuid4())
+        if files is not None:
+            of_paths = uuid5(_FIRST, " ".join([self._table, *(file.key for file in files)]))
+            state = " ".join([self._mode, *(f"{file.key} {file.etag}" for file in files)])
+            of_state = uuid5(_FIRST if ended is None else UUID(ended), state)
+            load_id = str(of_paths)[:_OF_PATHS] + str(of_state)[_OF_PATHS:]
+        return Load(self._client, self._table, load_id, self._patience)
 
     def position_of(self, chunk: Chunk, content: str, is_last: bool) -> str:
         """Return where the request begins in the files, which tells equal chunks apart."""
