@@ -109,6 +109,22 @@ def test_a_file_is_sent_once_and_the_next_one_continues_with_the_numbers(
     assert keys(api_engine) == list(range(10))
 
 
+@pytest.mark.parametrize("content", [lines(2), lines(3)], ids=["unchanged", "changed"])
+def test_a_file_that_sorts_before_the_one_that_was_sent_last_is_rejected(
+    terminal: Terminal, api_engine: sa.Engine, content: list[bytes]
+) -> None:
+    write(Path(), {name: b"\n".join(lines(2, 2 * number)) for number, name in enumerate(["in/a", "in/b/c"])})
+    for name in ("in/a", "in/b/c"):
+        assert send(terminal, name).status == 0
+    Path("in/a").write_bytes(b"\n".join(content))
+    write(Path("other"), {"a": lines(1, 4)[0]})
+    ended = send(terminal, "in/a")
+    assert (ended.status, "error source_order_unsafe: in/a sorts before " in ended.errors) == (1, True)
+    assert send(terminal, "in/b/c").status == 0
+    assert send(terminal, "other/a").status == 0
+    assert keys(api_engine) == list(range(5))
+
+
 def test_files_and_folders_are_sent_in_the_order_of_the_command_and_those_of_a_folder_by_their_paths(
     terminal: Terminal, api_engine: sa.Engine
 ) -> None:

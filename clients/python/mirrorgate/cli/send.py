@@ -281,7 +281,8 @@ def send(
     continue with the --from-message that the error names.
 
     With --producer, the gateway keeps how far the files are sent. After any end of the command (a rejection, kill -9,
-    a power failure), run it again, on any machine: it continues exactly there, and sends nothing twice.
+    a power failure), run it again, on any machine: it continues exactly there, and sends nothing twice. Give several
+    files in one command: later, a single file that sorts before the last one of its folder is rejected.
 
     To follow a folder into which a tool writes, use `mirrorgate bridge objects FOLDER`.
 

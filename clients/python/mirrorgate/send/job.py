@@ -384,13 +384,20 @@ def files_after(files: Sequence[GivenFile], mark: Mark | None) -> Sequence[Given
 def _after_absent(files: Sequence[GivenFile], mark: Mark) -> Sequence[GivenFile]:
     """Return the files to send if none is the one that was sent last.
 
-    Those of a folder that it was in, and that sort before it, were sent.
+    Those of a given folder that it was in, and that sort before it, were sent. Whether a single file that sorts before
+    it was sent or never given cannot be told, so it is rejected.
     """
     if mark.next_message is not None and mark.key != STANDARD_INPUT and _may_exist(mark, files):
         detail = f"{mark.key} is only partly sent and must be completed first"
         remedy = "Send it with the same --producer, or move it out of the folder to skip the rest of it."
         raise RejectedInput(Code.BAD_REQUEST, detail, remedy=remedy)
-    sent = [file for file in files if file.folder and mark.key.startswith(file.folder) and file.found.key < mark.key]
+    before = [file for file in files if not file.is_stream and file.found.key < mark.key]
+    for file in before:
+        if file.folder is None and mark.key.startswith(f"{file.found.key.rpartition('/')[0]}/"):
+            detail = f"{file.name} sorts before {mark.key}, which was sent last: it was sent already, or left out"
+            remedy = "Leave it out, or give all files in one command. If it is new, rename it so that it sorts after."
+            raise RejectedInput(Code.SOURCE_ORDER_UNSAFE, detail, remedy=remedy)
+    sent = [file for file in before if file.folder and mark.key.startswith(file.folder)]
     _check_not_late(sent, mark)
     return [file for file in files if file not in sent]
 
