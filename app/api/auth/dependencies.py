@@ -86,9 +86,16 @@ def require(right: Right, *, every_table: bool = False) -> Callable[..., Corouti
     return dependency
 
 
+async def _credential(
+    request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
+) -> Credential:
+    return await authenticate(exchange_of(request.scope))
+
+
+Authenticated = Annotated[Credential, Depends(_credential)]
+"""A caller of any right, for routes that need another one by their parameters."""
 Ingester = Annotated[Principal, Depends(require(Right.INGEST))]
 Reader = Annotated[Principal, Depends(require(Right.READ))]
-Registrar = Annotated[Principal, Depends(require(Right.REGISTER))]
 Administrator = Annotated[Principal, Depends(require(Right.ADMIN))]
 Overseer = Annotated[Principal, Depends(require(Right.ADMIN, every_table=True))]
 """An administrator of all tables: keys and the audit concern more than the tables of one pattern."""

@@ -4,10 +4,11 @@ from base64 import b64decode
 from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from app.api.auth.dependencies import Reader, Registrar, check_sources, visible_name
+from app.api.auth.dependencies import Authenticated, Reader, authorize, check_sources, visible_name
+from app.api.exchange import exchange_of
 from app.api.gateway import Gateway, GatewayDep
 from app.api.openapi.document import problems
 from app.api.operations.table_operations import visible_table
@@ -36,9 +37,10 @@ from app.api.schemas.tables import (
 )
 from app.api.server.request_parameters import JsonRoute
 from app.domain.access.mask_secret import check_registered, hashes
-from app.domain.access.rights import Principal, check_row_rules
+from app.domain.access.rights import Principal, Right, check_row_rules
 from app.domain.arrow import SchemaEvent, described_schemas, schema_to_flatbuffer
 from app.domain.model.landing_file import file_name
+from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, FileNumber, Generation, Table
 from app.domain.publication import ChainBlock
 from app.staging.access.mask_secrets import record_secret
@@ -53,6 +55,21 @@ from mirrorgate.errors import Code, RejectedInput
 router = APIRouter(prefix="/v1", tags=["tables"], route_class=JsonRoute)
 
 TablePath = Annotated[str, Path(description="The table: `name` or `schema.name`.", examples=["tpch.nation"])]
+DryRun = Annotated[
+    bool, Query(description="Check everything and answer what would change (`changes`), but change nothing.")
+]
+
+
+async def _registrar(
+    request: Request, table: TablePath, credential: Authenticated, dry_run: DryRun = False
+) -> Principal:
+    """Return the caller, who may register the table, or for a dry run may only read it."""
+    reader = credential.acting_by(Right.READ) if dry_run else None
+    if reader is not None:
+        registrar = credential.acting_by(Right.REGISTER)
+        if registrar is None or not registrar.may_touch(TableName.parse(table)):
+            return reader
+    return await authorize(exchange_of(request.scope), Right.REGISTER)
 
 
 @router.put(
@@ -68,17 +85,15 @@ def put_table(
     table: TablePath,
     wanted: RegisterTable,
     gateway: GatewayDep,
-    principal: Registrar,
+    principal: Annotated[Principal, Depends(_registrar)],
     response: Response,
-    dry_run: Annotated[
-        bool, Query(description="Check everything and answer what would change (`changes`), but change nothing.")
-    ] = False,
+    dry_run: DryRun = False,
 ) -> RegisteredTableModel:
     """Register a new table (201), or update an existing one (200).
 
     A repeat of a registration changes nothing. New nullable columns make a new schema version. An existing table keeps
     its columns, whether they are given or not (`undeclared_columns`), and each option that is left out. To change or
-    remove a mask, an exclusion or a filter, the key needs the right `admin`.
+    remove a mask, an exclusion or a filter, the key needs the right `admin`. A dry run needs only the right `read`.
     """
     name = visible_name(table, principal)
     mask_secret = gateway.ingest.mask_secret
@@ -100,7 +115,8 @@ def put_table(
         if registration.outcome is not RegistrationOutcome.UNCHANGED:
             check_registered(registration.before, registration.table, mask_secret)
             before = None if registration.before is None else registration.before.options
-            check_row_rules(before, registration.table.options, registration.table, principal)
+            if principal.may(Right.REGISTER, name):  # who may only read sees what another key would change
+                check_row_rules(before, registration.table.options, registration.table, principal)
         record_registration(connection, registration, principal.key_id)
         status = table_statuses(connection, [registration.table], gateway.backlog_shares)[0]
         if dry_run:

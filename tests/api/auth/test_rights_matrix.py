@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Final
@@ -230,6 +230,18 @@ def test_each_caller_gets_the_answer_of_the_rule(callers: Callers, operation: st
         for caller, answer in answers.items()
     }
     assert given == wanted
+
+
+def test_a_dry_run_of_a_registration_needs_only_the_right_to_read_the_table(callers: Callers) -> None:
+    for caller, client in callers.items():
+        right = "read" if caller.startswith("read ") else "register"
+        status, _ = expected(replace(RULES["register_table"], right=right), caller)
+        assert call(client, "register_table", dry_run="true").status_code == status, caller
+        if right == "read" and status == 200:
+            assert call(client, "register_table", "sales.absent", dry_run="true").status_code == 200
+            assert call(client, "get_table", "sales.absent").status_code == 404
+        malformed = call(client, "register_table", dry_run="x").status_code
+        assert malformed == (401 if status == 401 else 400)
 
 
 @pytest.mark.parametrize("operation", [name for name, rule in RULES.items() if "generation" in rule.query])

@@ -302,6 +302,18 @@ def test_an_override_that_came_after_its_column_does_not_change_it(gateway: Gate
     assert [column["name"] for column in wide["columns"]] == ["seen"]
 
 
+def test_a_key_that_may_only_read_is_told_what_an_administrator_would_change(gateway: Gateway) -> None:
+    gateway.put(T, json=body("id int64", "note string", masks={"note": {"method": "null"}})).raise_for_status()
+    wanted = body("id int64", "note string", masks={})
+    tried = {}
+    for right in ("read", "register"):
+        with Gateway.at(gateway.address, gateway.new_key(right)["key"]) as client:
+            tried[right] = client.put(T, params={"dry_run": True}, json=wanted)
+            problem(client.put(T, json=wanted), 403, "forbidden")
+    problem(tried["register"], 403, "forbidden")
+    assert tried["read"].json()["changes"] == changes(gateway, wanted)
+
+
 def test_everything_that_does_not_fit_is_told_with_its_place(gateway: Gateway) -> None:
     gateway.put(T, json=body("a int64!", "b string", "c date!", "d date", key=["a"])).raise_for_status()
     wanted = body("a int64", "b int32", "d date!", "e date!", key=["a", "b"])
