@@ -121,12 +121,14 @@ def listening(settings: Settings) -> dict[str, Any]:
 def check_start(settings: Settings) -> None:
     """Check that the API can serve safely, and log warnings.
 
-    Raises Misconfigured for a database of another revision, for a public address without TLS or without any key, or for
-    a mirror's target without the extra `rows`.
+    Raises Misconfigured for a database of another revision, or for a public address without TLS or without any key.
     """
     configure_logging(settings)
     if settings.mirror_target is not None:
-        require_extras("api", "rows")
+        try:
+            require_extras("api", "rows")
+        except Misconfigured as error:
+            log.warning("start_check", check="mirror_rows", detail=error.detail, remedy=error.remedy)
     raise_descriptor_limit()
     memory = check_memory(settings, memory_limit())
     if memory.outcome is not Outcome.OK:

@@ -2,7 +2,7 @@
 
 Rows of mirrored tables are read on two separate threads and within a time limit. Other routes therefore never wait
 behind a slow object store, and few pages are in memory at a time. The packages that read Delta tables are imported only
-if a target is configured: they take memory, and the extra `mirror`.
+if a target is configured: they take memory, and the extra `rows`.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from app.settings import Settings
 from app.staging.access.audit_events import AuditWriter
 from app.staging.connection.database import Engine
 from app.staging.writer.group_commit import WriterProbe
-from mirrorgate.errors import Code, TemporarilyUnavailable
+from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
 
 if TYPE_CHECKING:
     from app.domain.model.table_schema import Column
@@ -121,7 +121,7 @@ class Gateway:
     probe_threads: Executor
     """Threads of the probes alone: those of other routes may all be waiting for Postgres."""
     mirror_rows: MirrorRows | None
-    """Reads rows of mirrored tables; None without a mirror's target."""
+    """Reads rows of mirrored tables; None without a mirror's target or the extra `rows`."""
     staged: threading.Event
     """Set after a commit that the drain should publish soon."""
     check_limit: ConcurrencyLimit = field(
@@ -141,6 +141,17 @@ class Gateway:
     def backlog_shares(self) -> Mapping[TableLife, float]:
         """Return the backlog of each table that lags as a share of its limit; nothing while it is not watched."""
         return {} if self.ingest.backlog is None else self.ingest.backlog.shares()
+
+    def require_mirror_rows(self) -> MirrorRows:
+        """Return the reader of rows of mirrored tables. Raises RejectedInput `not_mirrored` without one."""
+        if self.settings.mirror_target is None:
+            raise RejectedInput(
+                Code.NOT_MIRRORED, "this API has no target of a mirror: MIRRORGATE_MIRROR_TARGET is not set"
+            )
+        if self.mirror_rows is None:
+            remedy = "Install the extra `mirrorgate-gateway[rows]`, or build the API's image with `--build-arg ROWS=1`."
+            raise RejectedInput(Code.NOT_MIRRORED, "this API lacks the packages that read rows", remedy=remedy)
+        return self.mirror_rows
 
     def wake_drain(self) -> None:
         """Notify the drains, without waiting for them."""

@@ -24,6 +24,7 @@ from app.domain.access.mask_secret import HashedTables, MaskSecret
 from app.domain.access.rights import RateLimits
 from app.domain.health.facts import HealthFacts
 from app.domain.publication import BacklogLimit
+from app.extras import is_installed
 from app.ingest import BacklogWatch, Ingest
 from app.observability.api_metrics import API_PROCESSES, RESOURCE_LOW
 from app.observability.periodic_thread import PeriodicThread
@@ -147,7 +148,7 @@ def _start_alerts(settings: Settings, engine: Engine, backlog: BacklogWatch, sta
 
 
 def _open_mirror(settings: Settings, stack: ExitStack) -> MirrorRows | None:
-    if settings.mirror_target is None:
+    if settings.mirror_target is None or not is_installed("deltalake"):
         return None
     mirror_rows = MirrorRows(settings.require_mirror_target(), settings.mirror_options)
     stack.callback(mirror_rows.close)

@@ -182,12 +182,9 @@ def _rows(gateway: Gateway, table: Table, columns: Sequence[Column], against: st
         if table.options.history is History.APPEND_ONLY:
             detail = "the Delta table has every version of a row (history=append_only), and the source one"
             raise RejectedInput(Code.NOT_COMPARABLE, detail)
-        if gateway.mirror_rows is None:
-            raise RejectedInput(
-                Code.NOT_MIRRORED, "this API has no target of a mirror: MIRRORGATE_MIRROR_TARGET is not set"
-            )
+        mirror_rows = gateway.require_mirror_rows()
         flag = table.options.audit_columns.deleted if table.options.flags_deletes else None
-        yield _Rows(None, gateway.mirror_rows.typed(table.name, landed_columns(columns, table.options), flag))
+        yield _Rows(None, mirror_rows.typed(table.name, landed_columns(columns, table.options), flag))
         return
     names = [column.name for column in columns]
     with image_snapshot(gateway.engine, table) as snapshot:

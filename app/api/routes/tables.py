@@ -345,14 +345,10 @@ async def list_table_rows(
 ) -> Response:
     """Return rows as the Delta table has them, in no particular order.
 
-    Only an API with the setting `MIRRORGATE_MIRROR_TARGET` can read rows. An answer ends at 16 MiB.
+    Only an API with the setting `MIRRORGATE_MIRROR_TARGET` and the extra `rows` reads rows. An answer ends at 16 MiB.
     """
     found = await run_in_threadpool(_find_table, gateway, table, principal)
-    if gateway.mirror_rows is None:
-        raise RejectedInput(
-            Code.NOT_MIRRORED, "this API has no target of a mirror: MIRRORGATE_MIRROR_TARGET is not set"
-        )
-    page = await gateway.mirror_rows.read(found.name, version, limit)
+    page = await gateway.require_mirror_rows().read(found.name, version, limit)
     answer = {
         "table": str(found.name),
         "version": page.version,

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 
 from app import extras, main
 from app.api import gateway as mirror_rows
 from app.mirror import typed_rows
 from app.settings import Settings
-from mirrorgate.errors import Misconfigured
 from tests.api.calls import ADMIN_KEY, Gateway, insert, own_gateway, problem
 from tests.support.http.server import api_process, stopped
 from tests.support.samples.schemas import schema_of
@@ -230,14 +230,17 @@ def test_row_values_are_in_no_log_and_in_no_error(database_url: str, target: Pat
     assert "/v1/tables/{table}/rows" in written
 
 
-def test_a_target_without_the_extra_stops_the_start(
+def test_without_the_extra_the_api_starts_and_reads_no_rows(
     database_url: str, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(main, "configure_logging", lambda _: None)
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "deltalake" else find_spec(name))
-    settings = Settings(database_url=SecretStr(database_url), mirror_target=str(target))
-    with pytest.raises(Misconfigured) as raised:
-        main.check_start(settings)
-    assert raised.value.code == "extra_missing"
-    assert "mirrorgate-gateway[rows]" in raised.value.remedy
-    main.check_start(Settings(database_url=SecretStr(database_url)))
+    with capture_logs() as logs:
+        main.check_start(Settings(database_url=SecretStr(database_url), mirror_target=str(target)))
+    [warning] = [line for line in logs if line.get("check") == "mirror_rows"]
+    assert "mirrorgate-gateway[rows]" in warning["remedy"]
+    with own_gateway(database_url, mirror_target=str(target)) as client:
+        client.register("sales.orders", {"id": "int64"}, ["id"]).raise_for_status()
+        check = {"buckets": {}, "against": "mirror"}
+        for answer in (client.get(PATH), client.post("/v1/tables/sales.orders/checks", json=check)):
+            assert "mirrorgate-gateway[rows]" in problem(answer, 404, "not_mirrored")["remedy"]
