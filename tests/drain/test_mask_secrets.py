@@ -64,7 +64,10 @@ def test_tables_are_hashed_under_one_secret_until_they_are_dropped(
         present.rows("t", ROW),
         present.rows("t", ROW, dry_run="true"),
         present.register("u", COLUMNS, ["id"], **HASHED),
-        present.post("/v1/tables/t/recreate", params={"generation": 1}, json={"options": HASHED}),
+        *(
+            present.post("/v1/tables/t/recreate", params={"generation": 1}, json=wanted)
+            for wanted in ({"options": HASHED}, {"options": {"seed_file": False}}, {})
+        ),
     ):
         details = problem(rejected, 503, "mask_secret_differs")
         assert "ada@" not in str(details)

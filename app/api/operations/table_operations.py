@@ -180,8 +180,11 @@ class TableOperation:
         given: Collection[str] | None,
     ) -> Table:
         """Begin a drop whose next generation may have hashed columns, under the gateway's secret."""
-        mask_secret = self.gateway.ingest.mask_secret
-        if mask_secret is not None and hashes(plan.options):
+        mask_secret, present = self.gateway.ingest.mask_secret, found_table(connection, name).options
+        options = plan.options or present
+        if given is not None:
+            options = options.over(present, given)
+        if mask_secret is not None and hashes(options):
             pin_mask_secret(connection, mask_secret)
         table = begin_drop(connection, name, generation, plan, self._actor, given=given)
         if table.drop_plan is not None and table.drop_plan.options is not None:
