@@ -69,7 +69,7 @@ def move_landing_zone(engine: Engine, address: ZoneAddress) -> tuple[KnownZone |
     try:
         with translated_errors(), engine.begin() as connection:
             former = lock_known_zone(connection)
-            zone = claim_zone(address, installation_id(connection))
+            zone = claim_zone(address, installation_id(connection), former=former)
             remember_zone(connection, zone)
             if former is not None and former.zone_id != zone.zone_id:
                 end_all_epochs(connection)

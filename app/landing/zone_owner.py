@@ -48,8 +48,13 @@ def check_owner(address: ZoneAddress, installation_id: UUID | None, known: Known
     return [owner, Seen(ZoneCheck.KNOWN, _differs(address, marker, known) if known is not None and other else None)]
 
 
-def claim_zone(address: ZoneAddress, installation_id: UUID, known: KnownZone | None = None) -> KnownZone:
+def claim_zone(
+    address: ZoneAddress, installation_id: UUID, known: KnownZone | None = None, *, former: KnownZone | None = None
+) -> KnownZone:
     """Claim the zone for this installation; safe to repeat, by one process of an installation at a time.
+
+    A copy of the `former` zone, or that zone at another address, gets an id of its own, so that a drain on the former
+    one notices. Invariant: a database never publishes into two zones with one id.
 
     The marker appears whole, and never replaces another one if the store obeys rename conditions; if it does not, two
     gateways that claim at the same moment may both continue until the next start. A process that dies inside leaves at
@@ -62,7 +67,8 @@ def claim_zone(address: ZoneAddress, installation_id: UUID, known: KnownZone | N
         raise _taken(_whose(address, marker, installation_id))
     if known is not None and _is_other(marker, known):
         raise Misconfigured(Code.LANDING_ZONE_CHANGED, _differs(address, marker, known))
-    if marker is None or marker.zone_id is None:
+    is_copy = former is not None and not _is_other(marker, former) and address.location != former.location
+    if marker is None or marker.zone_id is None or is_copy:
         marker = _write(zone, ZoneMarker(installation_id, uuid4()), new=marker is None, location=address.location)
     if marker.installation_id != installation_id or marker.zone_id is None:
         raise _taken(_whose(address, marker, installation_id))
@@ -85,7 +91,7 @@ def read_zone_marker(zone: LandingZone, location: str) -> ZoneMarker | None:
 
 
 def _write(zone: LandingZone, marker: ZoneMarker, *, new: bool, location: str) -> ZoneMarker:
-    """Write a new marker, or replace one that has no zone id; return the marker that is there afterwards."""
+    """Write a new marker, or replace the one that is there; return the marker that is there afterwards."""
     prepared = f"{SCRATCH}/gateway-{uuid4()}"
     zone.create_folder(SCRATCH)
     zone.create_file(prepared, msgspec.json.encode(marker))

@@ -1,5 +1,6 @@
 """A database remembers its landing zone; another one is rejected until an operator confirms the move."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -49,10 +50,13 @@ def test_the_same_zone_under_another_address_is_taken_and_remembered(engine: sa.
     assert (known.zone_id, known.location) == (claimed.zone_id, str(two))
 
 
+@pytest.mark.parametrize("is_copy", [False, True], ids=["a new zone", "a copy"])
 def test_after_a_move_a_drain_on_the_former_zone_publishes_nothing_more(
-    engine: sa.Engine, landing_zone: Path, tmp_path: Path, new_drain: NewDrain
+    engine: sa.Engine, landing_zone: Path, tmp_path: Path, new_drain: NewDrain, is_copy: bool
 ) -> None:
     former = new_drain()
+    if is_copy:
+        shutil.copytree(landing_zone, tmp_path / "new")
     for name in ("t", "u"):
         stage_keys(engine, registered(engine, name, ID), [1])
     claimed = former.prepare(current(engine, "t").table_id)
