@@ -7,6 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 
+from app.domain.model.landing_file import FileIdentity
+from app.domain.model.table import BatchSequence, FileNumber, Generation
 from mirrorgate_zone.verify.codes import FindingCode
 from tests.support.publishers import parquet_name
 from tests.verify.planting import plants, plants_each
@@ -78,3 +80,19 @@ plants_each(FOOTERS, write_encrypted)
 def value_of_17_megabytes(zone: Zone) -> Path:
     value = pa.array(["x" * (17 * 2**20)])
     return zone.clean().file(3, rows(3, marker=None, note=value))
+
+
+def made_for(table: str, number: int) -> pa.Table:
+    """Return rows with the footer that a gateway gives a file."""
+    identity = FileIdentity(
+        table, Generation(1), FileNumber(number), BatchSequence(number), BatchSequence(number), 1, "digest"
+    )
+    return rows(3).replace_schema_metadata(identity.footer())
+
+
+MADE_FOR: Final = {
+    "file_under_the_number_of_another": (FindingCode.MISPLACED_FILE, ("t", 2)),
+    "file_of_another_table": (FindingCode.MISPLACED_FILE, ("u", 3)),
+    "file_of_a_name_that_no_table_has": (FindingCode.MISPLACED_FILE, ("a.b.c", 3)),
+}
+plants_each(MADE_FOR, lambda zone, made: zone.clean().file(3, made_for(*made)))

@@ -252,6 +252,11 @@ class FindingCode(StrEnum):
         "A data file is empty (0 bytes). It stops the table.",
         _REPLACE + " For no rows, write a Parquet file with columns and no row.",
     )
+    MISPLACED_FILE = Severity.ERROR.code(
+        "A file of Mirrorgate is not where the gateway published it: someone moved, swapped or copied files.",
+        "Have the files written again (`mirrorgate tables repair`), or rebuild or recreate the table: Fabric may have "
+        "read the wrong rows.",
+    )
     TRUNCATED_FILE = Severity.ERROR.code(
         "A Parquet file has no end: it was visible before it was complete, or an upload ended early. It stops the "
         "table.",

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.domain.model.landing_file import FileIdentity
 from app.domain.model.names import ROW_MARKER
 from app.landing.zone import Entry, LandingZone
 from app.published.data_file import is_delimited_text, read_schema
@@ -64,6 +65,8 @@ class FileFooter:
     """As Parquet names them, such as `ZSTD`."""
     marker_range: tuple[int, int] | None
     """Lowest and highest row marker, by the statistics; None if they do not say."""
+    identity: FileIdentity | None = None
+    """Table and number for which a gateway wrote the file; None for another publisher's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +284,8 @@ _END_BYTES: Final = 8
 """The footer's length and the last magic word."""
 
 # Field ids of parquet.thrift.
-_ROWS, _ROW_GROUPS, _ENCRYPTION = 3, 4, 8
+_ROWS, _ROW_GROUPS, _KEY_VALUES, _ENCRYPTION = 3, 4, 5, 8
+_KEY, _VALUE = 1, 2
 _GROUP_COLUMNS, _GROUP_BYTES, _GROUP_ROWS = 1, 2, 3
 _CHUNK_METADATA, _CHUNK_ENCRYPTION = 3, 8
 _TYPE, _PATH, _CODEC, _UNCOMPRESSED_BYTES, _STATISTICS = 1, 3, 4, 6, 12
@@ -395,7 +399,9 @@ def _facts(found: Mapping[int, Any]) -> FileFooter:
     known = [ends for ends in ranges if ends is not None]
     is_known = len(known) == len(groups) > 0
     marker_range = (min(low for low, _ in known), max(high for _, high in known)) if is_known else None
-    return FileFooter(found[_ROWS], tuple(groups), frozenset(codecs), marker_range)
+    pairs = {pair[_KEY]: pair.get(_VALUE, b"") for pair in found.get(_KEY_VALUES, ())}
+    identity = FileIdentity.from_footer(pairs)
+    return FileFooter(found[_ROWS], tuple(groups), frozenset(codecs), marker_range, identity)
 
 
 def _name(chunk: Mapping[int, Any]) -> str:

@@ -12,6 +12,7 @@ from mirrorgate_zone.verify.checks.files import (
     bare_files,
     column_layouts,
     compression,
+    identity,
     key_columns,
     large_cells,
     pace,
@@ -50,7 +51,7 @@ FOLDER_CHECKS: Final[tuple[TableCheck, ...]] = (
     missing_data,
     hidden_files,
 )
-FILE_CHECKS: Final[tuple[FileCheck, ...]] = (compression, row_groups, large_cells)
+FILE_CHECKS: Final[tuple[FileCheck, ...]] = (compression, identity, row_groups, large_cells)
 CONTENT_CHECKS: Final[tuple[TableCheck, ...]] = (
     missing_metadata,
     column_layouts,

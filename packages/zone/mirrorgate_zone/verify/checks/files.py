@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app.domain.model.names import ROW_MARKER
+from app.domain.model.names import ROW_MARKER, TableName
 from app.landing.zone import LandingZone
+from mirrorgate.errors import RejectedInput
 from mirrorgate_zone.verify.codes import Finding, FindingCode
 from mirrorgate_zone.verify.file_reading import MAX_CELL_BYTES, CheckedFile, FileColumn, RowGroup, TableView
 
@@ -25,6 +26,7 @@ MIN_GROUPS: Final = 10
 MAX_GROUP_BYTES: Final = 2**30
 
 _BATCH_BYTES: Final = 32 * 2**20
+_MAX_NAME: Final = 100
 
 
 def compression(_: LandingZone, view: TableView, read: CheckedFile) -> Iterator[Finding]:
@@ -33,6 +35,20 @@ def compression(_: LandingZone, view: TableView, read: CheckedFile) -> Iterator[
     if unknown:
         detail = f"compressed with {', '.join(unknown)}"
         yield view.finding(FindingCode.UNSUPPORTED_COMPRESSION, detail, read.file.path)
+
+
+def identity(_: LandingZone, view: TableView, read: CheckedFile) -> Iterator[Finding]:
+    """Check that a file of a gateway is where the gateway published it, by its footer."""
+    found = read.footer.identity if read.footer is not None else None
+    if found is None:
+        return
+    try:
+        is_here = TableName.parse(found.table).folder == view.table.folder and found.number == read.file.number
+    except RejectedInput:
+        is_here = False
+    if not is_here:
+        detail = f"its footer says that it is file {found.number} of {found.table[:_MAX_NAME]!r}"
+        yield view.finding(FindingCode.MISPLACED_FILE, detail, read.file.path)
 
 
 def row_groups(_: LandingZone, view: TableView, read: CheckedFile) -> Iterator[Finding]:
