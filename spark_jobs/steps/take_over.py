@@ -20,7 +20,7 @@ from uuid import UUID, uuid4
 
 import structlog
 
-from app.domain.model.landing_file import BuiltFile, PlannedFile, file_name
+from app.domain.model.landing_file import BuiltFile, PlannedFile
 from app.domain.model.table import Epoch, FileNumber, Table, TableId
 from app.landing.landed_state import (
     MARKER,
@@ -30,7 +30,6 @@ from app.landing.landed_state import (
     find_file,
     identity_at_number,
     is_marker_damaged,
-    marker_mismatch,
     numbers_beyond,
     recover_visible_file,
     require_marker,
@@ -195,15 +194,13 @@ class Reconciliation:
         """Record each file beyond the ledger that the ledger's own batches made; reject any other file.
 
         A process that dies inside leaves the rest to the next owner. Raise InvariantBroken `foreign_file`,
-        `landing_folder_lost`, `last_file_missing`, or `ledger_behind_zone` with the numbers that were found.
+        `landing_folder_lost`, or `ledger_behind_zone` with the numbers that were found.
         """
         with self.engine.begin() as connection:
             check_epoch(connection, table.table_id, epoch)
             recorded = recorded_number(connection, table.table_id)
             unrecorded = _next_unrecorded(connection, table)
-        seen = numbers_beyond(self.zone, table.name, FileNumber(max(0, recorded - 1)))
-        if recorded and not seen:
-            self._require_repair(table, recorded)
+        seen = numbers_beyond(self.zone, table.name, recorded)
         while recover_visible_file(self.zone, table, self.installation_id, unrecorded) and unrecorded is not None:
             recorded, unrecorded = self._record_found(table, unrecorded, epoch)
         while ahead := [number for number in seen if number > recorded]:
@@ -212,20 +209,6 @@ class Reconciliation:
             if adopted is None:
                 raise unknown_files(self.zone, table.name, table.generation, recorded, ahead)
             recorded, unrecorded = self._record_found(table, adopted, epoch)
-
-    def _require_repair(self, table: Table, last: FileNumber) -> None:
-        """Raise InvariantBroken `last_file_missing` unless the repair of the last file is asked for.
-
-        Fabric leaves the last file (docs/contribute/publication-protocol.md), so someone else has deleted it. A folder
-        that is gone as a whole, or is another's, is left to W6.
-        """
-        if marker_mismatch(self.zone, table, self.installation_id) is not None:
-            return
-        with self.engine.begin() as connection:
-            if last in numbers_to_repair(connection, table, after=FileNumber(last - 1)):
-                return
-        path = f"{table.name.folder}/{file_name(last)}"
-        raise InvariantBroken(Code.LAST_FILE_MISSING, f"{path} is gone, and Fabric has not moved it")
 
     def _adopt(self, table: Table, epoch: Epoch, ahead: list[FileNumber], recorded: FileNumber) -> PlannedFile | None:
         """Plan the file under the next number as it is; return None if the pending batches do not prove its identity.

@@ -170,15 +170,17 @@ def test_a_lost_landing_folder_quarantines_instead_of_restarting_at_1(
     assert not (landing_zone / "t").exists()
 
 
+@pytest.mark.parametrize("is_taken_over", [False, True])
 def test_a_last_file_that_is_gone_stops_its_table_until_it_is_written_again(
-    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None, is_taken_over: bool
 ) -> None:
-    first = new_worker()
-    drain(first)
+    worker = new_worker()
+    drain(worker)
     (landing_zone / "t" / ONE).unlink()
     stage_keys(engine, current(engine, "t"), [3])
-    end_lease(engine, first.context.worker_id)
-    worker = new_worker()
+    if is_taken_over:
+        end_lease(engine, worker.context.worker_id)
+        worker = new_worker()
     drain(worker)
     table = current(engine, "t")
     assert (table.state, landed_keys(landing_zone, "t")) == (TableState.QUARANTINED, [])
