@@ -99,24 +99,28 @@ def check_columns(columns: tuple[str, ...]) -> None:
         raise RejectedInput(Code.BAD_REQUEST, "two columns have the same name")
 
 
-_MEANING = re.compile(
-    r"(?:(?:new|old|exists)(?:_?val(?:ue)?)?[ _.-])?(.+?)(?:[ _.-](?:new|old|exists)(?:_?val(?:ue)?)?)?", re.IGNORECASE
+_FIELDS = ("new", "old", "exists")
+"""The fields of a column in a realtime record, in their order."""
+_WORD = re.compile(
+    r"^(?:new|old|exists)(?:_?val(?:ue)?)?[ _.-]|[ _.-](?:new|old|exists)(?:_?val(?:ue)?)?$", re.IGNORECASE
 )
 
 
 def columns_of_triplets(names: Sequence[str]) -> tuple[str, ...]:
     """Return the columns of a header with three names per column, such as `id_new,id_old,id_exists`, and three more.
 
-    Raises RejectedInput `columns_required` if three names do not belong to one column.
+    Raises RejectedInput `columns_required` if three names do not belong to one column, or name its fields in another
+    order.
     """
     columns = []
     for triplet in zip(names[0:-3:3], names[1:-3:3], names[2:-3:3], strict=True):
-        if len(set(triplet)) == 1 or all(name.startswith(triplet[0]) for name in triplet):
-            columns.append(triplet[0])
-            continue
-        found = {match[1] for match in map(_MEANING.fullmatch, triplet) if match}
-        if len(found) != 1:
-            detail = "the header has three names per column that do not match; set `columns`"
+        stem = triplet[0] if all(name.startswith(triplet[0]) for name in triplet) else ""
+        rests = [name.removeprefix(stem) for name in triplet]
+        fields = zip(rests, _FIELDS, strict=True)
+        is_ordered = all(field in word.lower() for rest, field in fields for word in _WORD.findall(rest))
+        found = {stem or _WORD.sub("", rest) for rest in rests}
+        if len(found) != 1 or not is_ordered:
+            detail = "the header has three names per column that do not match NEW, OLD and EXISTS; set `columns`"
             raise RejectedInput(Code.COLUMNS_REQUIRED, detail)
         columns.append(found.pop())
     check_columns(tuple(columns))

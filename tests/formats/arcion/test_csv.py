@@ -106,7 +106,7 @@ def test_a_header_names_the_columns() -> None:
         "a,a,a,b,b,b",
         "a_NEW,a_OLD,a_EXISTS,b_NEW,b_OLD,b_EXISTS",
         "NEW_VAL a,OLD_VAL a,EXISTS_VAL a,NEW_VAL b,OLD_VAL b,EXISTS_VAL b",
-        "old.a,new.a,exists.a,b,b_1,b_2",
+        "new.a,old.a,exists.a,b,b_1,b_2",
     ],
 )
 def test_a_realtime_header_may_name_each_field(header: str) -> None:
@@ -126,8 +126,9 @@ def test_a_realtime_header_may_name_each_column_also_where_there_are_three() -> 
     assert [change.after for change in decode_arcion_csv(body, layout).changes] == [dict.fromkeys(names, "1")]
 
 
-def test_a_realtime_header_that_does_not_tell_the_columns_asks_for_them() -> None:
-    body = b"a,b,c,op,cursor,counts\n1,NULL,1,I,,\n"
+@pytest.mark.parametrize("header", ["a,b,c", "OLD_a,NEW_a,EXISTS_a", "a_new,a_exists,a_old", "a,a_exists,a_old"])
+def test_a_realtime_header_that_does_not_tell_the_columns_asks_for_them(header: str) -> None:
+    body = f"{header},op,cursor,counts\n1,NULL,1,I,,\n".encode()
     with rejected(Code.COLUMNS_REQUIRED) as rejection:
         decode_arcion_csv(body, CsvLayout(CsvMode.REALTIME, header=True))
     assert "`columns`" in rejection.text
