@@ -44,17 +44,17 @@ def decode_arcion_csv(
 
     Raises RejectedInput naming records by index and line. With `keep_rejected`, wrong records are set aside.
     """
-    columns, records, one_field = _start(body, layout)
+    columns, records, has_empty_lines = _start(body, layout)
     decoded = CsvChanges([], [], columns=columns)
     problems: list[Problem] = []
     index = blanks = 0
     for record in records:
         if not record.values:  # an empty line
-            if not one_field:
+            if not has_empty_lines:
                 blanks += 1
                 limits.check_messages(index + blanks)  # it takes as long as a record
                 continue
-            record.values.append("")
+            record.values.append(None)
         decoded.lines.append(record.line)
         try:
             decoded.changes.append(_change(index, record, columns, layout.mode, trimmed))
@@ -77,8 +77,8 @@ def decode_arcion_csv(
 
 def csv_records(body: bytes, layout: CsvLayout, indexes: Collection[int]) -> dict[int, bytes]:
     """Return the records with these indexes as they are written, line ends included. The body was read before."""
-    _, records, one_field = _start(body, layout)
-    return written_records(body, records, indexes, empty_counts=one_field)
+    _, records, has_empty_lines = _start(body, layout)
+    return written_records(body, records, indexes, empty_counts=has_empty_lines)
 
 
 def _start(body: bytes, layout: CsvLayout) -> tuple[tuple[str, ...], Iterator[CsvRecord], bool]:
@@ -87,7 +87,7 @@ def _start(body: bytes, layout: CsvLayout) -> tuple[tuple[str, ...], Iterator[Cs
     records = read_records(body, layout.dialect)
     if layout.header:
         columns, records = _header(records, columns, layout.mode)
-    return columns, records, layout.mode is CsvMode.SNAPSHOT and len(columns) == 1
+    return columns, records, layout.mode is CsvMode.SNAPSHOT and layout.dialect.has_empty_lines(len(columns))
 
 
 def _header(

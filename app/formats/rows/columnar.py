@@ -243,7 +243,10 @@ def _columns(body: bytes, dialect: CsvDialect, max_rows: int) -> tuple[Sequence[
     header = [name or "" for name in _fields(first, dialect)]
     if not first or len(others) > max_rows or len(header) >= MAX_FIELDS:
         raise NotColumnar
-    lines = [line for line in others if line]
+    if dialect.has_empty_lines(len(header)):
+        lines = others if others[-1:] != [""] else others[:-1]
+    else:
+        lines = [line for line in others if line]
     if dialect.quote in text:
         records = [_fields(line, dialect) for line in lines]
         if {*map(len, records)} != {len(header)}:

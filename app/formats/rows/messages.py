@@ -166,11 +166,14 @@ def decode_csv_rows(
     columns, records = _start(body, layout, known)
     _check_delimiter(columns, known)
     decoded = CsvRowChanges(columns=columns)
+    has_empty_lines = layout.dialect.has_empty_lines(len(columns))
     index = 0
     for read, record in enumerate(records):
         limits.check_messages(read + 1)  # an empty line takes as long as a record
         if not record.values:
-            continue
+            if not has_empty_lines:
+                continue
+            record.values.append(None)
         decoded.lines.append(record.line)
         wrong = _wrong(index, record, columns)
         if wrong is None:
@@ -192,7 +195,8 @@ def decode_csv_rows(
 
 def csv_row_records(body: bytes, layout: RowsLayout, indexes: Collection[int]) -> dict[int, bytes]:
     """Return the records with these indexes as they are written, line ends included. The body was read before."""
-    return written_records(body, _start(body, layout)[1], indexes, empty_counts=False)
+    columns, records = _start(body, layout)
+    return written_records(body, records, indexes, empty_counts=layout.dialect.has_empty_lines(len(columns)))
 
 
 def _start(

@@ -53,6 +53,10 @@ class CsvDialect:
             return (self.null,)
         return (_NULL, "") if empty_is_null else (_NULL,)
 
+    def has_empty_lines(self, columns: int) -> bool:
+        """Return True if an empty line is a record: with one column, it is how `COPY` of Postgres writes NULL."""
+        return columns == 1 and self.null == ""
+
     def checked(self) -> Self:
         """Return this dialect if a body can be read with it. Raises RejectedInput `bad_request`."""
         characters = (self.delimiter, self.quote, self.escape)

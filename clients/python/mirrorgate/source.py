@@ -136,10 +136,9 @@ class Source:
             return split_replicate if self.format is SourceFormat.REPLICATE else split_json
         given = self.parameters
         quote = given.get("quote", '"')
-        signs = (given.get("delimiter", ","), quote, given.get("escape", quote))
+        signs = (given.get("delimiter", ","), quote, given.get("escape", quote), given.get("null"))
         if self.format.is_rows:
-            layout = CsvLayout(CsvMode.SNAPSHOT, (), True, *signs)
-            return partial(split_csv, layout=layout, blank_lines_count=False)
+            return partial(split_csv, layout=CsvLayout(CsvMode.SNAPSHOT, (), True, *signs))
         columns = tuple(given["columns"].split(",")) if given.get("columns") else ()
         return partial(split_csv, layout=CsvLayout(CsvMode(given["mode"]), columns, "header" in given, *signs))
 

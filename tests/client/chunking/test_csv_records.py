@@ -12,7 +12,7 @@ from app.formats.rows.messages import RowsLayout, decode_csv_rows
 from mirrorgate.chunking.chunks import Chunk, Limits, positions_of
 from mirrorgate.chunking.csv_records import split_csv
 from mirrorgate.errors import Code
-from mirrorgate.parameters import CsvLayout, CsvMode
+from mirrorgate.parameters import CsvDialect, CsvLayout, CsvMode
 from tests.client.chunking.cutting import SIZES, check_chunks, outcome, pieces
 from tests.support.rejections import rejected
 
@@ -25,8 +25,8 @@ def streams(draw: st.DrawFn) -> tuple[bytes, CsvLayout]:
     """Records, with a header or without, and how they are written."""
     delimiter, quote, escape = draw(SIGNS)
     columns = tuple("abc"[: draw(st.integers(1, 3))])
-    mode, header = draw(st.sampled_from(CsvMode)), draw(st.booleans())
-    layout = CsvLayout(mode, () if header else columns, header, delimiter, quote, escape)
+    mode, header, null = draw(st.sampled_from(CsvMode)), draw(st.booleans()), draw(st.sampled_from([None, ""]))
+    layout = CsvLayout(mode, () if header else columns, header, delimiter, quote, escape, null)
 
     def field(value: str) -> str:
         if not draw(st.booleans()):
@@ -124,14 +124,19 @@ def test_every_chunk_has_the_header() -> None:
     assert [(chunk.line, chunk.line_in_stream(2)) for chunk in chunks] == [(2, 2), (3, 3)]
 
 
-@given(st.lists(st.sampled_from([b"1", b'"x\ny"', b"", b"NULL", b'""']), max_size=9), SIZES)
-def test_blank_lines_between_plain_rows_are_no_rows(fields: list[bytes], sizes: list[int]) -> None:
+@given(
+    st.lists(st.sampled_from([b"1", b'"x\ny"', b"", b"NULL", b'""']), max_size=9), SIZES, st.sampled_from([None, ""])
+)
+def test_blank_lines_between_plain_rows_are_no_rows_unless_they_are_null(
+    fields: list[bytes], sizes: list[int], null: str | None
+) -> None:
     body = b"a\n" + b"".join(field + b"\n" for field in fields)
-    layout = CsvLayout(CsvMode.SNAPSHOT, header=True)
-    chunks = list(split_csv(pieces(body, sizes), Limits(8), layout=layout, blank_lines_count=False))
-    parts = [decode_csv_rows(chunk.body, RowsLayout()).changes for chunk in chunks]
+    layout, rows = CsvLayout(CsvMode.SNAPSHOT, header=True, null=null), RowsLayout(dialect=CsvDialect(null=null))
+    chunks = split(body, layout, sizes, Limits(8))
+    parts = [decode_csv_rows(chunk.body, rows).changes for chunk in chunks]
     assert [len(part) for part in parts] == [chunk.messages for chunk in chunks]
-    whole = outcome(lambda: decode_csv_rows(body, RowsLayout()).changes) or []
+    assert sum(map(len, parts)) == len(fields if null == "" else [field for field in fields if field])
+    whole = outcome(lambda: decode_csv_rows(body, rows).changes) or []
     assert [change.after for part in parts for change in part] == [change.after for change in whole]
 
 

@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -209,6 +210,14 @@ def test_a_layout_that_cannot_be_read_is_rejected(layout: CsvLayout, code: Code)
         rows(b"1,2\n", layout)
 
 
+def test_an_empty_line_is_skipped_unless_it_is_the_null_of_one_column() -> None:
+    one = CsvLayout(CsvMode.SNAPSHOT, ("a",))
+    body = b'1\n\n""\r\n\r\n2'
+    assert rows(body, one) == [{"a": "1"}, {"a": ""}, {"a": "2"}]
+    assert rows(body, replace(one, null="")) == [{"a": "1"}, {"a": None}, {"a": ""}, {"a": None}, {"a": "2"}]
+    assert csv_records(body, replace(one, null=""), [1, 2]) == {1: b"\n", 2: b'""\r\n'}
+
+
 @pytest.mark.parametrize("body", [b"", b"\n\r\n", b"\xef\xbb\xbf"])
 def test_a_body_without_a_record_is_an_empty_request(body: bytes) -> None:
     with rejected(Code.EMPTY_REQUEST):
@@ -270,7 +279,7 @@ ENDS: Final = st.sampled_from([b"\n", b"\r\n"])
 @pytest.mark.parametrize("columns", [("a",), ("a", "b")])
 @given(data=st.data())
 def test_a_record_is_found_as_it_is_written(columns: tuple[str, ...], header: bool, data: st.DataObject) -> None:
-    layout = CsvLayout(CsvMode.SNAPSHOT, columns, header)
+    layout = CsvLayout(CsvMode.SNAPSHOT, columns, header, null="")
     names = b",".join(name.encode() for name in columns) + b"\n" if header else b""
     records: list[bytes] = []
     body = b"\xef\xbb\xbf" + names  # without it, a first field that looks like one is taken for it

@@ -6,9 +6,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from app.domain.model.change import Operation
 from app.domain.rows.row_rules import RowRules
+from app.formats.rows.columnar import CsvBody, CsvReader
+from app.formats.rows.messages import RowsLayout, decode_csv_rows
 from mirrorgate.errors import RejectedInput
-from mirrorgate.parameters import CsvDialect
+from mirrorgate.parameters import CsvDialect, RowOperation
 from tests.fuzz.decoders import ROWS_RULES, check_csv_paths_agree, columnar_csv_rows, tried
 from tests.support.samples.schemas import schema_of
 
@@ -83,6 +86,21 @@ def test_the_text_that_means_null_is_the_one_that_the_request_says(null: str | N
         names = dict(zip(*(rows.batch.column(name).to_pylist() for name in ("id", "name")), strict=True))
         assert names == {key: landed[key - 1] for key in names}
         assert len(names) in (5, 3)
+
+
+@pytest.mark.parametrize("quoted", ["", '"c"\n'])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(("null", "empty"), [(None, []), ("", [None]), ("NULL", [])])
+def test_an_empty_line_is_the_null_of_one_column_where_postgres_wrote_it(
+    null: str | None, empty: list[None], end: str, quoted: str
+) -> None:
+    reader, layout = CsvReader(["s"], frozenset()), RowsLayout(RowOperation.INSERT, CsvDialect(null=null))
+    whole = f"s\n\na\n\nb\n{quoted}".replace("\n", end).encode()
+    for body in (whole, whole.removesuffix(end.encode())):
+        exact = [change.after["s"] for change in decode_csv_rows(body, layout).changes if change.after]
+        [columnar] = reader.read([CsvBody(body, layout.dialect, Operation.INSERT, 9)])
+        assert exact == [*empty, "a", *empty, "b", *["c"] * bool(quoted)]
+        assert columnar.after == [(value,) for value in exact]
 
 
 @given(bodies(), st.sampled_from(["", "NULL", "lamp", "\\N", "7"]))

@@ -14,13 +14,8 @@ from mirrorgate.parameters import CsvLayout, CsvMode
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
-def split_csv(
-    blocks: Iterable[bytes], limits: Limits, skip: int = 0, *, layout: CsvLayout, blank_lines_count: bool = True
-) -> Iterator[Chunk]:
-    """Yield the chunks of a CSV stream, without its first `skip` records.
-
-    A blank line is a record if `blank_lines_count` and the layout is a snapshot of one column.
-    """
+def split_csv(blocks: Iterable[bytes], limits: Limits, skip: int = 0, *, layout: CsvLayout) -> Iterator[Chunk]:
+    """Yield the chunks of a CSV stream, without its first `skip` records."""
     layout.checked()
     buffer, grammar = StreamBuffer(blocks, limits.max_message_bytes), _Grammar(layout)
     while len(buffer.data) < len(_BYTE_ORDER_MARK) and buffer.read_more(0):
@@ -33,7 +28,7 @@ def split_csv(
         columns = columns or (1 if grammar.one_field.fullmatch(header) else 2)
         if header and not header.endswith(b"\n"):
             return
-    blank_counts = blank_lines_count and layout.mode is CsvMode.SNAPSHOT and columns == 1
+    blank_counts = layout.mode is CsvMode.SNAPSHOT and layout.dialect.has_empty_lines(columns)
     # One byte order mark is not read as data, so that a record that begins with another one keeps it.
     frame = Frame(_BYTE_ORDER_MARK + header, b"")
     yield from group_into_chunks(_records(buffer, grammar, position, blank_counts), buffer, limits, skip, frame)
