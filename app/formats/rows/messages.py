@@ -164,7 +164,7 @@ def decode_csv_rows(
     Raises RejectedInput naming records by index and line. With `keep_rejected`, wrong records are set aside.
     """
     columns, records = _start(body, layout, known)
-    _check_delimiter(columns, known)
+    _check_delimiter(columns, known, layout)
     decoded = CsvRowChanges(columns=columns)
     has_empty_lines = layout.dialect.has_empty_lines(len(columns))
     index = 0
@@ -210,7 +210,7 @@ def _start(
         header = next(records, None)
     except RejectedInput:  # in quotes, names with another delimiter between them are not a field of CSV
         first = body.split(b"\n", 1)[0].decode(errors="replace")
-        _check_delimiter((first.strip("\ufeff\r"),), known)
+        _check_delimiter((first.strip("\ufeff\r"),), known, layout)
         raise
     if header is None or not header.values:
         raise RejectedInput(Code.EMPTY_REQUEST, "the body does not begin with a header")
@@ -220,12 +220,13 @@ def _start(
     return columns, records
 
 
-def _check_delimiter(columns: tuple[str, ...], known: Set[str]) -> None:
+def _check_delimiter(columns: tuple[str, ...], known: Set[str], layout: RowsLayout) -> None:
     """Raise RejectedInput `malformed_csv` for a header that looks like several columns with another delimiter."""
     if len(columns) > 1 or columns[0] in known:
         return
     for delimiter, written in _DELIMITERS.items():
-        if not known.isdisjoint(name.strip(' "') for name in columns[0].split(delimiter)):
+        names = {name.strip(' "') for name in columns[0].split(delimiter)}
+        if delimiter != layout.dialect.delimiter and not known.isdisjoint(names):
             shown = "a tab" if delimiter == "\t" else f"`{delimiter}`"
             detail = f"the header is one column whose name has {shown} between names of columns"
             remedy = f"Name the delimiter of the file: `delimiter={written}` for {shown}."

@@ -115,17 +115,20 @@ def test_a_wrong_record_is_named_by_index_and_line(
 
 
 @pytest.mark.parametrize(
-    ("text", "status", "code"),
+    ("text", "status", "code", "detail"),
     [
-        ("", 422, "empty_request"),
-        ("id,name,price\n", 422, "empty_request"),
-        ("id,name,id\n1,a,2\n", 400, "bad_request"),
-        ('id,name,price\n1,"a,2\n', 400, "malformed_csv"),
-        ('id,name,price\n1,"{\\"a\\"}",2\n', 400, "malformed_csv"),
+        ("", 422, "empty_request", "the body does not begin with a header"),
+        ("id,name,price\n", 422, "empty_request", "the body contains no row"),
+        ("id,name,id\n1,a,2\n", 400, "bad_request", "the header names a column twice"),
+        ('id,name,price\n1,"a,2\n', 400, "malformed_csv", "line 2 has a field with unbalanced quotes"),
+        ('id,name,price\n1,"{\\"a\\"}",2\n', 400, "malformed_csv", "line 2: a quote has a backslash before it"),
+        ("id,name,price\n1,a\0b,2\n", 400, "malformed_csv", "line 2 has the character U+0000"),
+        ("id,name,price\r1,a,2\r", 400, "malformed_csv", "line 1 ends with CR only"),
+        ('"id,name"\n1\n', 422, "unknown_column", "the column is not in the table, column id,name"),
     ],
 )
-def test_csv_that_cannot_be_read_is_rejected(shop: Gateway, text: str, status: int, code: str) -> None:
-    problem(shop.csv_rows(TABLE, text), status, code)
+def test_csv_that_cannot_be_read_is_rejected(shop: Gateway, text: str, status: int, code: str, detail: str) -> None:
+    assert detail in problem(shop.csv_rows(TABLE, text), status, code)["detail"]
 
 
 @pytest.mark.parametrize(
