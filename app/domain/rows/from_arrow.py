@@ -8,6 +8,7 @@ updates and deletes ("Plain rows"). All rows of a stream have the same columns, 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -73,6 +74,8 @@ def source_value(value: Any, encoding: BinaryEncoding) -> SourceValue:
 
 
 MAX_ROWS_NAMED: Final = 100
+
+_BEYOND_CALENDAR: Final = "value is outside the years 1 to 9999; see the option out_of_range"
 
 TAKE_TABLE_TYPE: Final = (
     "Write the column in the table's type, or in another of the same kind; "
@@ -169,27 +172,45 @@ def _saturated(given: pa.Array, column: Column, reading: ValueReading) -> pa.Arr
 def _typed_column(given: pa.Array, column: Column, reading: ValueReading) -> pa.Array:
     wanted = column.type.arrow
     is_local = pa.types.is_timestamp(given.type) and given.type.tz is None
+    given_to = pa.timestamp("us") if is_local else wanted
+    is_time = column.type.name in {TypeName.DATE, TypeName.TIMESTAMP}
     try:
-        array = given if given.type == wanted else pc.cast(given, pa.timestamp("us") if is_local else wanted)
+        array = given if given.type == wanted else pc.cast(given, given_to)
     except pa.ArrowInvalid:
-        raise _rejected(Code.BAD_VALUE, f"a value does not fit {column.type}", column) from None
+        if is_time:
+            _check_values(pc.or_(*outside_calendar(given)), _BEYOND_CALENDAR, column)
+        unfit = islice(_rows_that_do_not_cast(given, given_to), MAX_ROWS_NAMED)
+        detail = f"value does not fit {column.type}"
+        raise RejectedInput.of(tuple(column_problem(Code.BAD_VALUE, detail, column, row) for row in unfit)) from None
     if column.type.name is TypeName.FLOAT32 and given.type == pa.float64():
         lost = pc.xor(pc.is_inf(given), pc.is_inf(array))
         lost = pc.or_(lost, pc.and_(pc.equal(array, 0.0), pc.not_equal(given, 0.0)))
-        if pc.any(lost).as_py():
-            raise rejected_rows(Code.BAD_VALUE, "value is beyond the range of float32", column, lost)
-    if column.type.name in {TypeName.DATE, TypeName.TIMESTAMP}:
-        beyond = beyond_calendar(array)
-        if pc.any(beyond).as_py():
-            detail = "value is outside the years 1 to 9999; see the option out_of_range"
-            raise rejected_rows(Code.BAD_VALUE, detail, column, beyond)
+        _check_values(lost, "value is beyond the range of float32", column)
+    if is_time:
+        _check_values(beyond_calendar(array), _BEYOND_CALENDAR, column)
     elif column.type.name in {TypeName.STRING, TypeName.JSON} and hold_any(array, b"\0"):
-        raise _rejected(Code.BAD_VALUE, "a string has the character U+0000", column)
+        _check_values(pc.match_substring(array, "\0"), "string has the character U+0000", column)
     if is_local:
         return _defined(lambda: local_timestamps(array, column.type, reading), column)
     if column.type.name is TypeName.JSON:
         return _defined(lambda: convert(array.to_pylist(), column.type), column)
     return array
+
+
+def _check_values(wrong: pa.BooleanArray, detail: str, column: Column) -> None:
+    """Raise RejectedInput `bad_value` if `wrong` is true in a row."""
+    if pc.any(wrong).as_py():
+        raise rejected_rows(Code.BAD_VALUE, detail, column, wrong)
+
+
+def _rows_that_do_not_cast(given: pa.Array, wanted: pa.DataType) -> Iterator[int]:
+    """Yield the rows of an array that the kernel rejects as a whole; it does not say which they are."""
+    half = len(given) // 2
+    for start, part in ((0, given.slice(0, half)), (half, given.slice(half))):
+        try:
+            pc.cast(part, wanted)
+        except pa.ArrowInvalid:
+            yield from (start + row for row in _rows_that_do_not_cast(part, wanted)) if len(part) > 1 else (start,)
 
 
 def _nested_column(
@@ -221,10 +242,6 @@ def _is_same_kind(given: pa.DataType, wanted: pa.DataType) -> bool:
         return bool(types.is_large_binary(given) or types.is_fixed_size_binary(given))
     kinds = (types.is_integer, types.is_floating, types.is_decimal, types.is_date)
     return any(is_kind(given) and is_kind(wanted) for is_kind in kinds)
-
-
-def _rejected(code: Code, detail: str, column: Column) -> RejectedInput:
-    return RejectedInput.of((column_problem(code, detail, column),))
 
 
 _AT = ""

@@ -21,7 +21,8 @@ from tests.support.rejections import rejected
 from tests.support.samples.changes import insert
 from tests.support.samples.schemas import schema_of
 
-SCHEMA = schema_of({"id": "int64", "name": "string", "total": "decimal(9,2)", "at": "timestamp", "day": "date"}, ["id"])
+COLUMNS = {"id": "int64", "name": "string", "total": "decimal(9,2)", "at": "timestamp", "day": "date", "small": "int16"}
+SCHEMA = schema_of(COLUMNS, ["id"])
 RULES = RowRules(SCHEMA)
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -36,7 +37,7 @@ def test_columns_in_any_order_land_as_inserts_and_absent_nullable_ones_as_null()
     given = pa.table({"name": pa.array(["a", None]), "id": pa.array([1, 2])})
     rows = snapshot_rows(given, RULES)
     assert rows.batch.schema == SCHEMA.arrow
-    empty = {"total": None, "at": None, "day": None, "__rowMarker__": 0}
+    empty = {"total": None, "at": None, "day": None, "small": None, "__rowMarker__": 0}
     assert rows.batch.to_pylist() == [{"id": 1, "name": "a", **empty}, {"id": 2, "name": None, **empty}]
     assert (rows.changes, rows.has_snapshots, rows.starts_cdc) == (2, True, False)
 
@@ -65,14 +66,18 @@ def test_narrower_types_of_the_same_kind_are_taken(name: str, given: pa.Array, l
     [
         ({"id": pa.array(["1", "2"])}, Code.SCHEMA_MISMATCH, [(None, "id")]),
         ({"id": pa.array([1, None])}, Code.NULL_KEY, [(1, "id")]),
-        ({"id": pa.array([1, 2**63], pa.uint64())}, Code.BAD_VALUE, [(None, "id")]),
+        ({"id": pa.array([1, 2**63], pa.uint64())}, Code.BAD_VALUE, [(1, "id")]),
         ({"other": pa.array([1, 2])}, Code.UNKNOWN_COLUMN, [(None, "other")]),
-        ({"total": pa.array([Decimal("1.555"), None])}, Code.BAD_VALUE, [(None, "total")]),
+        ({"total": pa.array([Decimal("1.555"), None])}, Code.BAD_VALUE, [(0, "total")]),
+        ({"total": pa.array([Decimal(0), Decimal(10**50)], pa.decimal256(60, 0))}, Code.BAD_VALUE, [(1, "total")]),
+        ({"small": pa.array([2**15, -(2**15) - 1])}, Code.BAD_VALUE, [(0, "small"), (1, "small")]),
+        ({"at": pa.array([1_000, 1_001], pa.timestamp("ns"))}, Code.BAD_VALUE, [(1, "at")]),
+        ({"at": pa.array([2**63 - 1, None], pa.timestamp("s", "UTC"))}, Code.BAD_VALUE, [(0, "at")]),
         ({"total": pa.array([1.5, 2.5])}, Code.SCHEMA_MISMATCH, [(None, "total")]),
         ({"at": pa.array([[1], [2]])}, Code.SCHEMA_MISMATCH, [(None, "at")]),
         ({"at": pa.array([0, 2**62], pa.timestamp("us", "UTC"))}, Code.BAD_VALUE, [(1, "at")]),
         ({"day": pa.array([0, 2**30], pa.date32())}, Code.BAD_VALUE, [(1, "day")]),
-        ({"name": pa.array(["a", "b\0"])}, Code.BAD_VALUE, [(None, "name")]),
+        ({"name": pa.array(["a", "b\0"])}, Code.BAD_VALUE, [(1, "name")]),
         ({"id": pa.nulls(2)}, Code.NULL_KEY, [(None, "id")]),
     ],
 )
@@ -84,6 +89,21 @@ def test_what_does_not_fit_is_named_by_column_and_row(
     assert [(code, row, column) for code, row, _, column in rejection.places] == [
         (code, row, column) for row, column in places
     ]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_a_moment_beyond_the_calendar_names_the_option_for_it(unit: str, zone: str | None) -> None:
+    with rejected(Code.BAD_VALUE) as rejection:
+        snapshot_rows(table(at=pa.array([None, 2**63 - 1], pa.timestamp(unit, zone))), RULES)
+    assert "out_of_range" in rejection.detail
+
+
+def test_up_to_100_of_many_wrong_values_are_named() -> None:
+    given = pa.chunked_array([pa.array([1, None, 2**40] * 1_000), pa.array([5] * 5_000)])
+    with rejected(Code.BAD_VALUE) as rejection:
+        snapshot_rows(pa.table({"id": range(8_000), "small": given}), RULES)
+    assert [row for _, row, _, _ in rejection.places] == [*range(2, 300, 3)]
 
 
 LAST_MICROSECOND = (datetime.max - datetime(1970, 1, 1)) // timedelta(microseconds=1)
