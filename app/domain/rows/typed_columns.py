@@ -204,7 +204,9 @@ def typed_column(
         else:
             array = convert(values, column.type, reading)
     except BadValues as bad:
-        return None, _unfit(column, bad)
+        is_array = isinstance(values, pa.StringArray)
+        given = values if is_array else pa.array([None if value is None else True for value in values])
+        return None, sorted([*_unfit(column, bad), *_missing(given, column, schema, markers)])
     return array, _missing(array, column, schema, markers)
 
 

@@ -138,9 +138,10 @@ def test_a_column_that_an_image_is_too_old_to_have_is_null() -> None:
 
 def test_what_does_not_fit_is_counted_by_column_and_reason_from_the_first_row() -> None:
     schema = schema_of({"id": "int64", "a": "int16", "b": "string"}, ["id"], required=["b"])
-    rows: list[list[Any]] = [[1, 1, "x"], [2, "x", None], [None, 2**20, None]]
+    rows: list[list[Any]] = [[1, 1, "x"], [2, "x", None], [None, 2**20, None], ["x", 1, "x"]]
     assert rebuilt_rows([encode_image(row) for row in rows], plan_for(schema, (0, 1, 2)), 3) == [
         UnfitRows("id", Code.NULL_KEY, 1, 3),
+        UnfitRows("id", Code.BAD_VALUE, 1, 4),
         UnfitRows("a", Code.BAD_VALUE, 2, 2),
         UnfitRows("b", Code.NULL_VALUE, 2, 2),
     ]

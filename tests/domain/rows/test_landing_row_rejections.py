@@ -162,6 +162,8 @@ def test_every_wrong_change_of_a_request_is_named_in_the_order_of_the_messages()
                 insert(FULL, index=3),
                 delete({}, index=5),
                 insert({**FULL, "id": "?", "day": "?"}, index=7),
+                insert({**FULL, "id": None}, index=8),
+                delete({"id": None}, index=9),
             ],
             SCHEMA,
         )
@@ -170,7 +172,18 @@ def test_every_wrong_change_of_a_request_is_named_in_the_order_of_the_messages()
         (Code.MISSING_KEY, 5, "/before/id", "id"),
         (Code.BAD_VALUE, 7, "/after/id", "id"),
         (Code.BAD_VALUE, 7, "/after/day", "day"),
+        (Code.NULL_KEY, 8, "/after/id", "id"),
+        (Code.NULL_KEY, 9, "/before/id", "id"),
     ]
+
+
+def test_a_null_is_named_beside_a_wrong_value_unless_the_row_is_deleted() -> None:
+    schema = schema_of({"id": "int64", "day": "date"}, ["id"], required=["day"])
+    days = [None, "?", "2026-01-02", None]
+    changes = [insert({"id": at, "day": day}, index=at) for at, day in enumerate(days)]
+    wrong = {0: Code.NULL_VALUE, 1: Code.BAD_VALUE, 3: Code.NULL_VALUE}
+    with rejected(places=[(code, at, "/after/day", "day") for at, code in wrong.items()]):
+        landing_rows([*changes, delete({"id": 9}, index=4)], schema)
 
 
 @pytest.mark.parametrize(
