@@ -66,7 +66,7 @@ _TRUTH_VALUES: Final = {"true": True, "t": True, "1": True, "false": False, "f":
 _HEX_PREFIX: Final = "\\x"
 """Prefix that Postgres writes before hexadecimal digits. Base64 has no backslash, so the prefix decides."""
 INTEGER_BITS: Final = {TypeName.INT16: 16, TypeName.INT32: 32, TypeName.INT64: 64}
-_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DATE: Final = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:[ T]00(?::00(?::00(?:\.0+)?)?)?(?: ?(?:Z|[+-]00(?::?00)?))?)?", re.ASCII
 )
@@ -111,13 +111,19 @@ def _number(value: SourceValue) -> Decimal:
         raise ValueError("is not a number")
     if isinstance(value, str) and not _NUMBER.fullmatch(value):
         raise ValueError("is not a decimal number")
-    return Decimal(value)
+    try:
+        return Decimal(value)
+    except InvalidOperation:  # an exponent of more than 18 digits
+        digits = Decimal(str(value).lower().partition("e")[0])
+    if digits:
+        raise ValueError("has an exponent that no type can have")
+    return digits
 
 
 def _integer(value: SourceValue, column_type: ColumnType, _: ValueReading) -> int:
     number = _number(value)
     bits = INTEGER_BITS[column_type.name]
-    if number.adjusted() > 20 or not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
+    if (number and number.adjusted() > 20) or not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
         raise ValueError(f"does not fit a {bits}-bit integer")
     if number != int(number):
         raise ValueError("is not a whole number")
@@ -130,7 +136,7 @@ def _float(value: SourceValue, column_type: ColumnType, _: ValueReading) -> floa
     exact = _number(value)
     number = float(exact)
     if column_type.name is TypeName.FLOAT32:
-        number = float(pc.cast(pa.scalar(number), pa.float32()).as_py())
+        number = float(pc.cast(pa.scalar(str(exact)), pa.float32()).as_py())
     if isinf(number):
         raise ValueError(f"is beyond the range of {column_type.name}")
     if exact and not number:
@@ -348,10 +354,7 @@ def _from_text(texts: pa.StringArray, column_type: ColumnType, reading: ValueRea
     try:
         if column_type.name is TypeName.TIMESTAMP:
             return _timestamps(texts, reading.zone)
-        if column_type.name is TypeName.FLOAT32:  # through float64, as the definition rounds
-            array = pc.cast(pc.cast(texts, pa.float64()), pa.float32())
-        else:
-            array = pc.cast(texts, column_type.arrow)
+        array = pc.cast(texts, column_type.arrow)
     except pa.ArrowInvalid:
         return None
     return array if _trusted(texts, array, column_type) else None

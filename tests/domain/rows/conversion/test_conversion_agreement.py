@@ -24,7 +24,7 @@ NUMBERS = st.builds(
         st.sampled_from(["", ".", ".0", "."]),
         DIGITS,
         st.sampled_from(["", "", "e", "E+", "e-"]),
-        st.text("0123456789", max_size=3),
+        st.text("0123456789", max_size=3) | st.sampled_from(["00005", "99999", "9" * 30]),
         st.sampled_from(["", "", "", " ", "f", "d", "_"]),
     ),
 )
