@@ -24,7 +24,7 @@ _NO_JSON: Final = {
     rb"NaN|-?Inf": "JSON has no NaN and no infinity, so send null, or a string for a column of floats",
     rb"None|True|False": "JSON has null, true and false",
     rb"'": "JSON has strings in double quotes",
-    rb"[,\s]*[}\]]": "JSON has no comma after the last value",
+    rb"(?<=,)[,\s]*[}\]]": "JSON has no comma after the last value",
     rb"undefined": "JSON has null",
 }
 """Strings that programs write instead of JSON, with the JSON to write."""
@@ -84,7 +84,9 @@ def _advice(error: str, part: bytes) -> str:
         return ""
     at = int(byte[1])
     at -= part[max(at - 1, 0) : at] == b"-"  # the decoder reads it, and names what follows
-    found = (advice for pattern, advice in _NO_JSON.items() if re.match(pattern, part[at : at + 16]))
+    before = part[:at].rstrip()[-1:] or b","  # only elements of an array behind a comma begin with what is wrong
+    text = before + part[at : at + 16]
+    found = (advice for pattern, advice in _NO_JSON.items() if re.compile(pattern).match(text, 1))
     return next((f"; {advice}" for advice in found), "")
 
 

@@ -81,12 +81,17 @@ NO_JSON: Final = [
     (b'{"id": None}', "null, true and false"),
     (b"{'id': 1}", "double quotes"),
     (b'[{"id": 1},]', "no comma after the last value"),
+    (b'{"id": 1 ,\n }', "no comma after the last value"),
+    (b'{"id": 1,,}', "no comma after the last value"),
 ]
+NO_COMMA: Final = [b'{"id": 1.}', b'{"id":}', b'{"id": 1e}', b'{"s": "\\u12"}', b'[{"id": 1}, {"id":}]']
 
 
 def test_what_programs_write_as_json_is_told_what_json_has(tables: Gateway) -> None:
     for body, advice in NO_JSON:
         assert advice in problem(tables.body("rows", body, table="t"), 400, "malformed_json")["detail"], body
+    for body in NO_COMMA:
+        assert "comma" not in problem(tables.body("rows", body, table="t"), 400, "malformed_json")["detail"], body
 
 
 def test_a_wrong_value_names_table_column_and_type(tables: Gateway) -> None:
