@@ -205,7 +205,7 @@ class ArcionChanges(list[AddressedChange]):
         """Messages that are set aside, with the source table that they name."""
 
 
-_DECODER: Final = MessageDecoder(ArcionMessage)
+_DECODER: Final = MessageDecoder(ArcionMessage, images=["/before", "/after", "/exists"])
 
 
 def decode_arcion(

@@ -217,7 +217,9 @@ _NO_KEY_COLUMNS: Final = (
 INTERNAL_KEYS: Final = "__dbz__"
 """Prefix of key fields that a transformation of Debezium adds, such as ByLogicalTableRouter."""
 
-_DECODER: Final[MessageDecoder[Any]] = MessageDecoder(Any)
+_DECODER: Final[MessageDecoder[Any]] = MessageDecoder(
+    Any, images=["/before", "/after", "/payload/before", "/payload/after"]
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ Invariant: no number passes through float, and no error message holds a value of
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from decimal import Decimal
 from functools import reduce
 from operator import getitem
@@ -55,7 +55,9 @@ _TOO_DEEP: Final = f"nested more than {MAX_NESTING} levels deep"
 _START: Final = re.compile(r"[^ \t\r\n,]")
 
 
-def check_strictly(body: bytes, messages: Sequence[Any], offset: int = 0) -> None:
+def check_strictly(
+    body: bytes, messages: Sequence[Any], offset: int = 0, images: Collection[str] = frozenset()
+) -> None:
     """Check a valid `body`, which starts `offset` bytes into the request, and was decoded to `messages`.
 
     msgspec keeps the last of two equal keys and skips a key that a struct does not know. Every key has two quotes. So
@@ -65,11 +67,12 @@ def check_strictly(body: bytes, messages: Sequence[Any], offset: int = 0) -> Non
 
     Optional keys of their types must default to UNSET: a key that was not written must not be written again.
 
-    Raises RejectedInput `duplicate_member` with index and pointer, or `malformed_json`.
+    Raises RejectedInput `duplicate_member` with index and pointer, or `malformed_json`. A pointer names a key of a
+    message or of its `images`; the keys of deeper objects can be values of a row.
     """
     if not _is_all_decoded(body, messages):
         check_texts(body, offset)
-        _check_each_key(body, offset)
+        _check_each_key(body, offset, images)
 
 
 def _is_all_decoded(body: bytes, messages: Sequence[Any]) -> bool:
@@ -100,7 +103,7 @@ def _has_many_brackets(lines: bytes) -> bool:
     return bool((np.diff(np.searchsorted(brackets, ends), prepend=0) > MAX_NESTING).any())
 
 
-def _check_each_key(body: bytes, offset: int) -> None:
+def _check_each_key(body: bytes, offset: int, images: Collection[str]) -> None:
     text = body.decode()
     if text.startswith("["):
         text, offset = text[1:-1], offset + 1
@@ -114,7 +117,10 @@ def _check_each_key(body: bytes, offset: int) -> None:
                 wrong = _TOO_DEEP
         except _RepeatedKeyError:
             detail = "an object has the same key twice"
-            raise RejectedInput.at(Code.DUPLICATE_MEMBER, detail, index, _pointer(text, start)) from None
+            pointer = _pointer(text, start)
+            while pointer and (above := pointer.rpartition("/")[0]) and above not in images:
+                pointer = above
+            raise RejectedInput.at(Code.DUPLICATE_MEMBER, detail, index, pointer) from None
         except RecursionError:
             wrong = _TOO_DEEP
         except ValueError:
@@ -255,7 +261,9 @@ class MessageDecoder(Generic[Message]):
     Optional keys of the type must default to UNSET, as `check_strictly` requires.
     """
 
-    def __init__(self, message_type: type[Message]) -> None:
+    def __init__(self, message_type: type[Message], *, images: Collection[str] = ()) -> None:
+        """Take messages of this type. `images` are the JSON Pointers of their row images, if they are no rows."""
+        self._images = images
         self._one = msgspec.json.Decoder(message_type, float_hook=exact_fraction)
         self._many = msgspec.json.Decoder(GenericAlias(list, (message_type,)), float_hook=exact_fraction)
 
@@ -281,7 +289,7 @@ class MessageDecoder(Generic[Message]):
             raise RejectedInput(Code.EMPTY_REQUEST, "the body contains no message")
         limits.check_messages(len(messages))
         check_nested_values(body, len(messages))
-        check_strictly(body, messages, offset)
+        check_strictly(body, messages, offset, self._images)
         return messages
 
     def decode_well_formed(self, body: bytes) -> list[Message] | None:

@@ -242,7 +242,10 @@ class ReplicateRequest:
     """Columns that name the table, and that are data only if the table has them."""
 
 
-_DECODER: Final[MessageDecoder[dict[str, Any] | None]] = MessageDecoder(dict[str, Any] | None)  # type: ignore[arg-type]  # msgspec reads a union where typing wants a class
+_DECODER: Final[MessageDecoder[dict[str, Any] | None]] = MessageDecoder(
+    dict[str, Any] | None,  # type: ignore[arg-type]  # msgspec reads a union where typing wants a class
+    images=["/data", "/beforeData", "/message/data", "/message/beforeData"],
+)
 
 
 def decode_replicate(

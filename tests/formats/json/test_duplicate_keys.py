@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from app.domain.model.names import TableName
 from app.formats.arcion.messages import ArcionMessage, decode_arcion
+from app.formats.debezium.records import decode_debezium
 from app.formats.json import decoder
 from app.formats.json.quote_accounting import (
     are_opaque,
@@ -60,6 +61,24 @@ def test_a_repeated_key_is_rejected_anywhere(
     body, _ = data.draw(bodies(messages, twice=True))
     with screened(way), rejected(Code.DUPLICATE_MEMBER):
         decode(body)
+
+
+@pytest.mark.parametrize(
+    ("decode", "body", "pointer"),
+    [
+        (decode_debezium, '{"after":%s}', "/after/a"),
+        (decode_debezium, '{"payload":{"before":%s}}', "/payload/before/a"),
+        (decode_debezium, "%s", "/a"),
+        (decode_replicate, '{"data":%s}', "/data/a"),
+        (decode_replicate, '{"message":{"beforeData":%s}}', "/message/beforeData/a"),
+    ],
+)
+@pytest.mark.parametrize("row", ['{"a":1,"a":2}', '{"a":{"SECRET":1,"SECRET":2}}'])
+def test_a_repeated_column_is_named_and_a_key_inside_its_value_is_not(
+    decode: Callable[[bytes], object], body: str, row: str, pointer: str
+) -> None:
+    with rejected(places=[(Code.DUPLICATE_MEMBER, 0, pointer, None)]):
+        decode((body % row).encode())
 
 
 @each_way

@@ -201,9 +201,16 @@ def test_a_remedy_is_for_applications_and_not_for_tools(shop: Gateway) -> None:
     assert shop.status(TABLE)["last_sequence"] == 0
 
 
-@pytest.mark.parametrize("body", ["1", '["a"]', "[[]]", "[null]", '{"id": 1, "id": 2}', "[", '{"id": NaN}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        *("1", '["a"]', "[[]]", "[null]", '{"id": 1, "id": 2}', "[", '{"id": NaN}'),
+        '{"id": 1, "name": {"SECRET": 1, "SECRET": 2}}',
+    ],
+)
 def test_a_body_that_is_not_rows_is_rejected(shop: Gateway, body: str) -> None:
     answer = shop.body("rows", body, table=TABLE)
+    assert "SECRET" not in answer.text
     assert answer.json()["code"] in {"malformed_json", "malformed_message", "duplicate_member"}
     assert answer.status_code in {400, 422}
 
