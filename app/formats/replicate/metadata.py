@@ -152,7 +152,7 @@ def read_metadata(
     _check_bounded(index, {"server": lineage.server or None, "task": lineage.task or None}, f"{at}/lineage")
     facts = sorted(structure.tableColumns.items(), key=lambda item: item[1].ordinal)
     columns = tuple(_column(name, column) for name, column in facts)
-    keys = sorted((column.key_position, name) for name, column in facts if column.key_position > 0)
+    keys = sorted((column.key_position, name) for name, column in facts if column.key_position)
     schema = TableSchema.declare(columns, tuple(name for _, name in keys))
     _check_positions("ordinal", [column.ordinal for _, column in facts])
     _check_positions("primaryKeyPosition", [position for position, _ in keys])

@@ -239,6 +239,7 @@ COLUMN = {"a": {"ordinal": 1, "type": "INT4"}}
         (metadata_of({}), Code.BAD_SCHEMA, None),
         (metadata_of({"__ROWMARKER__": COLUMN["a"]}), Code.RESERVED_NAME, None),
         (metadata_of({"a": COLUMN["a"], "A": COLUMN["a"]}), Code.BAD_SCHEMA, None),
+        (metadata_of({"a": COLUMN["a"] | {"primaryKeyPosition": -1}}), Code.BAD_SCHEMA, None),
         (metadata_of(COLUMN, table=""), Code.BAD_NAME, None),
         (metadata_of(COLUMN, schema="x" * 256), Code.BAD_NAME, None),
         (data(data={}, table="x" * 256), Code.BAD_NAME, None),
