@@ -200,7 +200,10 @@ def test_a_type_of_a_database_is_told_what_to_write(gateway: Gateway, given: str
         ({"columns": {"a/b": {"colour": "red"}}}, "/columns/a~1b/colour", "unknown key `colour`; known: encoding, "),
         ({"columns": {"a": {"encoding": "octal"}}}, "/columns/a/encoding", "encoding: must be 'hex' or 'base64'"),
         ({"columns": {"a/b": {"type": "integer"}}}, "/columns/a~1b/type", "unknown column type `integer`"),
-        ({"source_timezone": "Europe/Atlantis"}, "/source_timezone", "source_timezone is not a time zone"),
+        *(
+            ({"source_timezone": zone}, "/source_timezone", "source_timezone is not a time zone")
+            for zone in ("Europe/Atlantis", "localtime", "posixrules", "posix/UTC", "right/UTC")
+        ),
         ({"sources": ["fine", ".bad"]}, "/sources/1", "a source must be name, schema.name or catalog.schema.name"),
         ({"sources": ["x" * 9_000 + ".s.t"]}, "/sources/0", "a part of the name is longer than 255 UTF-8 bytes"),
         ({"initial_load": "without_marker", "insert_marker": "upsert"}, "/initial_load", "initial_load=without_marker"),
