@@ -190,6 +190,8 @@ def pointing_at(wanted: RegisterTable) -> Iterator[None]:
     def placed(problem: Problem) -> Problem:
         is_about_key = problem.code is Code.INCOMPATIBLE_SCHEMA and problem.column is None
         place = "/key_columns" if is_about_key else places.get(problem.column or "")
+        if place and problem.code is Code.BAD_NAME:
+            place += "/name"
         return replace(problem, pointer=problem.pointer or place)
 
     try:

@@ -4,7 +4,7 @@ PyArrow is imported only where the Arrow form is needed: the client plans tables
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache, cached_property
@@ -277,9 +277,17 @@ def evolve(current: TableSchema, wanted: TableSchema) -> TableSchema:
     if problems:
         raise RejectedInput.of(tuple(problems))
     added = tuple(column for column in wanted.columns if column.name in wanted_by_name)
-    for column in added:
-        check_new_column_name(column.name)
+    check_new_columns(added)
     return replace(TableSchema.declare((*kept, *added), wanted.key_columns), bare=current.bare and wanted.bare)
+
+
+def check_new_columns(columns: Iterable[Column]) -> None:
+    """Raise RejectedInput `bad_name` or `reserved_name`, with the column, for one that cannot be added."""
+    for column in columns:
+        try:
+            check_new_column_name(column.name)
+        except RejectedInput as error:
+            raise RejectedInput.at(error.code, error.detail, column=column.name) from None
 
 
 MAX_NAMES: Final = 20

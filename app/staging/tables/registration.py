@@ -12,11 +12,11 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from app.domain.model.names import TableName, check_new_column_name, check_new_table_name
+from app.domain.model.names import TableName, check_new_table_name
 from app.domain.model.projection import check_filter_stays
 from app.domain.model.table import BatchSequence, Generation, Table, TableId, schema_change, with_landing
 from app.domain.model.table_options import DEFAULT_OPTIONS, InitialLoad, TableOptions
-from app.domain.model.table_schema import SchemaVersion, TableSchema, evolve
+from app.domain.model.table_schema import SchemaVersion, TableSchema, check_new_columns, evolve
 from app.domain.publication import seed
 from app.domain.rows.landing_projection import check_values
 from app.staging.access.audit_events import record_operation
@@ -166,8 +166,7 @@ def _create(
         return None
     table_id, generation = TableId(inserted.table_id), Generation(inserted.generation)
     check_new_table_name(name)
-    for column in schema.columns:
-        check_new_column_name(column.name)
+    check_new_columns(schema.columns)
     options.check(schema)
     check_values(options, schema)
     lock_routing(connection)

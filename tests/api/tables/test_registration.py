@@ -150,6 +150,8 @@ def test_a_body_that_readers_understand_differently_is_rejected(
         (COLUMN, "bad_schema", "/columns/1/name", "another column has the same name"),
         ({"name": "__rowMarker__", "type": "int64"}, "reserved_name", "/columns/1/name", "a column cannot be named"),
         ({"name": "b\x00", "type": "int64"}, "bad_name", "/columns/1/name", "a column name has a control character"),
+        ({"name": "b ", "type": "int64"}, "bad_name", "/columns/1/name", "the column name 'b ' starts or ends with"),
+        ({"name": "b\u200b", "type": "int64"}, "bad_name", "/columns/1/name", "a column name has an invisible"),
         ({"name": "b", "type": "decimal(39,0)"}, "bad_type", "/columns/1/type", "decimal(p,s) needs 1 <= p <= 38"),
     ],
 )
