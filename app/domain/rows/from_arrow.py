@@ -139,8 +139,12 @@ def column_problem(code: Code, detail: str, column: Column, row: int | None = No
 
 def rejected_rows(code: Code, detail: str, column: Column, wrong: pa.BooleanArray) -> RejectedInput:
     """Return the rejection of the rows in which `wrong` is true."""
+    return RejectedInput.of(tuple(_row_problems(code, detail, column, wrong)))
+
+
+def _row_problems(code: Code, detail: str, column: Column, wrong: pa.BooleanArray) -> list[Problem]:
     rows = pc.indices_nonzero(wrong).slice(0, MAX_ROWS_NAMED).to_pylist()
-    return RejectedInput.of(tuple(column_problem(code, detail, column, row) for row in rows))
+    return [column_problem(code, detail, column, row) for row in rows]
 
 
 def _with_derived(typed: pa.RecordBatch, rules: RowRules, incomplete: Collection[int] = ()) -> pa.RecordBatch:
@@ -359,27 +363,25 @@ def _typed(
             arrays.append(pa.nulls(given.num_rows, column.type.arrow))
             continue
         array = one_array(given.column(column.name))
-        is_key = column.name in rules.schema.key_set
-        if kept is not None and not is_key:
+        if kept is not None and column.name not in rules.schema.key_set:
             array = array.take(kept)  # a delete has the key only, whatever else its row gives
+        problems.extend(_nulls(array, column, rules, deletes))
         try:
-            typed = typed_array(array, column, rules.options, max_bytes, reserve)
-            arrays.append(_required(typed, column, None if is_key else deletes, is_key))
+            arrays.append(typed_array(array, column, rules.options, max_bytes, reserve))
         except RejectedInput as error:
             problems.extend(error.problems)
     return arrays, problems
 
 
-def _required(array: pa.Array, column: Column, deletes: pa.BooleanArray | None, is_key: bool) -> pa.Array:
-    """Return the array if it has a value where the column requires one."""
+def _nulls(array: pa.Array, column: Column, rules: RowRules, deletes: pa.BooleanArray | None = None) -> list[Problem]:
+    """Return the problems of NULLs where the column requires a value; rows that are `deletes` require a key only."""
+    is_key = column.name in rules.schema.key_set
     if not array.null_count or (column.nullable and not is_key):
-        return array
+        return []
+    if is_key:
+        return _row_problems(Code.NULL_KEY, "key is NULL", column, pc.is_null(array))
     wrong = pc.is_null(array) if deletes is None else pc.and_not(pc.is_null(array), deletes)
-    if pc.any(wrong).as_py():
-        if is_key:
-            raise rejected_rows(Code.NULL_KEY, "key is NULL", column, wrong)
-        raise rejected_rows(Code.NULL_VALUE, "required column is NULL", column, wrong)
-    return array
+    return _row_problems(Code.NULL_VALUE, "required column is NULL", column, wrong)
 
 
 def _images(
@@ -430,8 +432,14 @@ def snapshot_rows(
     reserve(given.num_rows * row_bytes(rules))
     arrays: list[pa.Array] = []
     for column in rules.schema.columns:
+        if column.name not in given.schema.names:
+            arrays.append(pa.nulls(given.num_rows, column.type.arrow))
+            continue
+        array = one_array(given.column(column.name))
+        if not pa.types.is_null(array.type):
+            problems.extend(_nulls(array, column, rules))
         try:
-            arrays.append(_array(given, column, rules, max_value_bytes, reserve))
+            arrays.append(typed_array(array, column, rules.options, max_value_bytes, reserve))
         except RejectedInput as error:
             problems.extend(error.problems)
     if problems:
@@ -471,19 +479,6 @@ def _marker(rules: RowRules) -> RowMarker:
             raise RejectedInput.at(Code.RELOAD_REQUIRES_RECREATE, detail)
         return RowMarker.UPSERT
     return RowMarker.UPSERT if rules.options.upserts_inserts else RowMarker.INSERT
-
-
-def _array(
-    given: pa.Table, column: Column, rules: RowRules, max_bytes: int, reserve: Callable[[int], None]
-) -> pa.Array:
-    if column.name not in given.schema.names:
-        return pa.nulls(given.num_rows, column.type.arrow)
-    array = typed_array(one_array(given.column(column.name)), column, rules.options, max_bytes, reserve)
-    is_key = column.name in rules.schema.key_set
-    if (is_key or not column.nullable) and array.null_count:
-        code = Code.NULL_KEY if is_key else Code.NULL_VALUE
-        raise rejected_rows(code, "required column is NULL", column, pc.is_null(array))
-    return array
 
 
 def _images_of_snapshot(typed: pa.RecordBatch, marker: RowMarker, rules: RowRules) -> ImageRows:

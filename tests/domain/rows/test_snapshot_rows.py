@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from app.domain.model.change import Operation
 from app.domain.model.table_options import BinaryEncoding, OutOfRange, TableOptions
-from app.domain.rows.from_arrow import ROWS_AT_ONCE, snapshot_rows, source_value
+from app.domain.rows.from_arrow import ROWS_AT_ONCE, RowOperations, changed_rows, snapshot_rows, source_value
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_image import encode_image
 from app.domain.rows.row_rules import RowRules
@@ -97,6 +98,21 @@ def test_a_moment_beyond_the_calendar_names_the_option_for_it(unit: str, zone: s
     with rejected(Code.BAD_VALUE) as rejection:
         snapshot_rows(table(at=pa.array([None, 2**63 - 1], pa.timestamp(unit, zone))), RULES)
     assert "out_of_range" in rejection.detail
+
+
+def test_a_null_is_named_beside_a_value_that_does_not_fit() -> None:
+    given = pa.table({"id": pa.array([None, 2**63], pa.uint64()), "small": pa.array([2**20, None])})
+    rules = RowRules(schema_of({"id": "int64", "small": "int16"}, ["id"], required=["id", "small"]))
+    inserts = RowOperations([Operation.INSERT], pa.array([0, 0], pa.int32()))
+    for read in (lambda: snapshot_rows(given, rules), lambda: changed_rows(given, inserts, rules)):
+        with rejected() as rejection:
+            read()
+        assert [(code, row, column) for code, row, _, column in rejection.places] == [
+            (Code.NULL_KEY, 0, "id"),
+            (Code.BAD_VALUE, 0, "small"),
+            (Code.BAD_VALUE, 1, "id"),
+            (Code.NULL_VALUE, 1, "small"),
+        ]
 
 
 def test_up_to_100_of_many_wrong_values_are_named() -> None:
