@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from app.domain.arrow import encode_payload
 from app.domain.model.change import Change, Image, Operation
-from app.domain.model.names import TableName, unknown_table
+from app.domain.model.names import TableName, check_new_table_name, unknown_table
 from app.domain.model.table import (
     BatchSequence,
     DropAction,
@@ -34,7 +34,7 @@ from app.domain.model.table import (
     with_landing,
 )
 from app.domain.model.table_options import InitialLoad
-from app.domain.model.table_schema import SchemaVersion, TableSchema
+from app.domain.model.table_schema import SchemaVersion, TableSchema, check_new_columns
 from app.domain.publication import seed
 from app.domain.rows.landing_projection import Acceptance, check_values, landed, rows_of_block
 from app.domain.rows.landing_rows import landing_rows
@@ -126,7 +126,9 @@ def begin_drop(
         plan = replace(plan, options=plan.options.over(table.options, given))
     options = plan.options or table.options
     if plan.schema is not None:
-        plan = replace(plan, schema=options.declared(plan.schema))
+        schema = options.declared(plan.schema)
+        check_new_columns(column for column in schema.columns if column.name not in table.schema.names)
+        plan = replace(plan, schema=schema)
     if table.state is TableState.DROPPING:
         if table.drop_plan == plan:
             return table
@@ -137,6 +139,7 @@ def begin_drop(
     check_values(options, plan.schema or table.schema)
     keys = {"table_id": table.table_id}
     if plan.new_name is not None:
+        check_new_table_name(plan.new_name)
         lock_routing(connection)
         taken = plan.new_name.folded == table.name.folded or find_table_id(connection, plan.new_name) is not None
         reserved = {**keys, "folded_name": plan.new_name.folded}

@@ -51,6 +51,7 @@ def test_what_a_table_is_recreated_with_is_checked_before_anything_is_dropped(or
     problem(act(orders, "recreate", wanted), 422, "bad_schema")
     wanted = {"columns": [{"name": "a", "type": "int64"}], "options": {"insert_marker": "upsert"}}
     problem(act(orders, "recreate", wanted), 422, "bad_option")
+    problem(act(orders, "recreate", {"columns": [{"name": "a ", "type": "int64"}]}), 422, "bad_name")
     assert orders.status("orders")["state"] == "active"
 
 
@@ -58,7 +59,7 @@ def test_a_table_is_renamed_only_to_a_free_name_that_the_key_may_touch(
     orders: Gateway, client_with: ClientWith
 ) -> None:
     orders.register("taken", COLUMNS, ["id"])
-    for name in ("taken", "a/b", "ORDERS"):
+    for name in ("taken", "a/b", "ORDERS", "or\u200bders"):
         problem(act(orders, "rename", {"name": name}), 422, "bad_name")
     limited = client_with("admin", tables=["orders"])
     problem(act(limited, "rename", {"name": "free"}), 404, "unknown_table")
