@@ -96,9 +96,11 @@ def replay(
     """
     if corrected is not None and letter_id is None:
         raise typer.BadParameter("--file replaces one message: give the id of its dead letter")
+    content = b"" if corrected is None else corrected.read_bytes()
+    if corrected is not None and not content:  # to the API, an empty body means the kept message
+        raise RejectedInput(Code.EMPTY_REQUEST, f"{corrected} is empty")
     with connection.client() as client:
         if letter_id is not None:
-            content = corrected.read_bytes() if corrected is not None else b""
             answer = client.post_bytes(f"{table_path(table)}/dead-letters/{letter_id}/replay", content)
             receipt = answer["receipt"]
             say(f"{receipt['table']}: dead letter {letter_id} is batch {receipt['sequence']}")

@@ -147,6 +147,9 @@ def test_the_command_line_lists_shows_replays_and_discards(table: Gateway, termi
     assert terminal.run("status").output.splitlines()[0].endswith("dead letters")
     assert run("show", first) == (0, json.dumps(bad(1), separators=(",", ":")))
     corrected = tmp_path / "corrected.json"
+    corrected.touch()
+    empty = terminal.run("dead-letters", "replay", "t", third, "--file", corrected)
+    assert (empty.status, "error empty_request: " in empty.errors) == (1, True)
     corrected.write_text(json.dumps(insert("t", id="1", n="1")))
     assert run("replay", first, "--file", corrected) == (0, f"t: dead letter {first} is batch 1\n")
     assert run("replay") == (1, "t: 0 replayed, 2 rejected again\n")
