@@ -1,10 +1,15 @@
-"""The client of a gateway: how long it waits for an answer, and what an answer of a proxy means."""
+"""The client of a gateway: which gateway it calls, how long it waits, and what an answer of a proxy means."""
+
+import json
+import os
+from contextlib import nullcontext
+from pathlib import Path
 
 import httpx
 import pytest
 
 from mirrorgate import http
-from mirrorgate.errors import Code
+from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
 from mirrorgate.http import ANSWER_SECONDS, GatewayClient, RejectedByGateway, checked
 
 
@@ -33,3 +38,35 @@ def test_an_error_page_of_a_proxy_is_not_taken_for_an_answer_of_the_gateway(
         checked(httpx.Response(status, html="<h1>No</h1>"))
     assert (error.value.code, error.value.status) == (code, status)
     assert remedy in str(error.value.remedy)
+
+
+@pytest.mark.parametrize(
+    "gateway_file",
+    [None, "{", "[]", '{"url": "http://127.0.0.1:1"}', f'{{"url": "http://127.0.0.1:1", "pid": {2**31 - 1}}}'],
+    ids=["none", "damaged", "another document", "without a process", "of a process that is gone"],
+)
+def test_the_key_of_a_data_directory_is_not_sent_to_what_else_listens_on_the_default_port(
+    tmp_path: Path, gateway_file: str | None
+) -> None:
+    (tmp_path / "admin.key").write_text("mg_a_key\n")
+    if gateway_file is not None:
+        (tmp_path / "gateway.json").write_text(gateway_file)
+    with pytest.raises(TemporarilyUnavailable, match=f"no gateway runs on {tmp_path}") as error:
+        GatewayClient.find(None, None, tmp_path)
+    assert (error.value.code, "mirrorgate up" in error.value.remedy) == (Code.NOT_READY, True)
+    with GatewayClient.find(None, "mg_given_key", tmp_path) as client:
+        assert client.url == http.DEFAULT_URL
+
+
+@pytest.mark.parametrize(
+    ("url", "is_sent"),
+    [("http://localhost:1", True), ("https://gateway.example", True), ("https://other.example", False)],
+)
+def test_the_key_of_a_data_directory_is_for_this_machine_and_its_own_gateway(
+    tmp_path: Path, url: str, *, is_sent: bool
+) -> None:
+    (tmp_path / "admin.key").write_text("mg_a_key\n")
+    (tmp_path / "gateway.json").write_text(json.dumps({"url": "https://gateway.example", "pid": os.getpid()}))
+    with nullcontext() if is_sent else pytest.raises(RejectedInput, match="another machine"):
+        GatewayClient.find(url, None, tmp_path)
+    GatewayClient.find(url, "mg_given_key", tmp_path)

@@ -1,6 +1,7 @@
 """HTTP client of the gateway, for the command line and the demo."""
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ ADMIN_KEY_FILE: Final = "admin.key"
 """In the data directory: the admin key."""
 
 DEFAULT_URL: Final = "http://127.0.0.1:8480"
+_THIS_MACHINE: Final = ("127.0.0.1", "::1", "localhost")
 ANSWER_SECONDS: Final = 60.0
 """Seconds for which a call waits for the next bytes of its answer."""
 MAX_PAGE_ENTRIES: Final = 1000
@@ -55,6 +57,13 @@ class AnswerLost(TemporarilyUnavailable):
     """The connection broke after the request was sent: the gateway may have carried it out."""
 
 
+class NoGatewayRuns(TemporarilyUnavailable):
+    """The data directory has no running gateway, and no other one is named."""
+
+    exit_status: Final = 3
+    """Exit status of the command: another try can succeed."""
+
+
 class GatewayClient:
     """HTTP client of one gateway with one key.
 
@@ -76,21 +85,29 @@ class GatewayClient:
     def find(cls, url: str | None, key: str | None, data_dir: Path) -> Self:
         """Open a client for the given URL and key, or for the gateway that `mirrorgate up` runs on `data_dir`.
 
-        Raises RejectedInput `unauthenticated` if there is no key.
+        The key in `data_dir` is sent to the gateway that runs there, or to a `url` of this machine.
+
+        Raises RejectedInput `unauthenticated` if there is no key, and NoGatewayRuns if the key has no gateway.
         """
-        gateway, key_file = data_dir / GATEWAY_FILE, data_dir / ADMIN_KEY_FILE
-        certificate = None
-        if url is None:
-            found = json.loads(gateway.read_text()) if gateway.exists() else {"url": DEFAULT_URL}
-            url, certificate = str(found["url"]), Path(found["certificate"]) if "certificate" in found else None
-        if key is None and key_file.exists():
-            key = key_file.read_text().strip()
+        running = _running_gateway(data_dir / GATEWAY_FILE)
         if key is None:
-            raise RejectedInput(
-                Code.UNAUTHENTICATED,
-                f"there is no key: neither --key nor MIRRORGATE_API_KEY is set, and {key_file} does not exist",
-                remedy="Give a key, or the data directory of a running `mirrorgate up` with --data-dir.",
-            )
+            key = _stored_key(data_dir / ADMIN_KEY_FILE)
+            if url is None and running is None:
+                raise NoGatewayRuns(
+                    Code.NOT_READY,
+                    f"no gateway runs on {data_dir}",
+                    remedy="Start one with `mirrorgate up`, or give the address of another with --url or "
+                    "MIRRORGATE_URL.",
+                )
+            if url is not None and urlsplit(url).hostname not in _THIS_MACHINE and url != (running and running[0]):
+                raise RejectedInput(
+                    Code.UNAUTHENTICATED,
+                    f"the key in {data_dir} is not sent to another machine",
+                    remedy="Give the key of the gateway with --key or MIRRORGATE_API_KEY.",
+                )
+        if url is not None:
+            return cls(url, key)
+        url, certificate = running or (DEFAULT_URL, None)
         return cls(url, key, certificate)
 
     def __enter__(self) -> Self:
@@ -222,6 +239,28 @@ def options_of(url: str, key: str, certificate: Path | None) -> dict[str, Any]:
     """
     verify = urlsplit(url).scheme != "http" if certificate is None else trusting_only(certificate)
     return {"base_url": url, "headers": {"Authorization": f"Bearer {key}"}, "timeout": ANSWER_SECONDS, "verify": verify}
+
+
+def _stored_key(file: Path) -> str:
+    """Return the key of a data directory. Raises RejectedInput `unauthenticated`."""
+    try:
+        return file.read_text().strip()
+    except OSError as error:
+        raise RejectedInput(
+            Code.UNAUTHENTICATED,
+            f"there is no key: neither --key nor MIRRORGATE_API_KEY is set, and {file}: {error.strerror}",
+            remedy="Give a key, or the data directory of a running `mirrorgate up` with --data-dir.",
+        ) from error
+
+
+def _running_gateway(file: Path) -> tuple[str, Path | None] | None:
+    """Return the URL and certificate of the gateway that runs on a data directory; None if the file names none."""
+    try:
+        found = json.loads(file.read_text())
+        os.kill(found["pid"], 0)  # after a crash, the file remains
+        return str(found["url"]), Path(found["certificate"]) if "certificate" in found else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def change_path(source_format: str) -> str:

@@ -115,11 +115,15 @@ def test_with_a_certificate_nothing_is_answered_in_plain_and_clients_trust_that_
     with pytest.raises(httpx.RemoteProtocolError), httpx.Client(trust_env=False) as client:
         client.get(f"http://127.0.0.1:{port}/healthz")
     (tmp_path / "admin.key").write_text(ADMIN_KEY)
-    (tmp_path / "gateway.json").write_text(json.dumps({"url": tls_address, "certificate": str(files[0])}))
+    (tmp_path / "gateway.json").write_text(
+        json.dumps({"url": tls_address, "pid": os.getpid(), "certificate": str(files[0])})
+    )
     with GatewayClient.find(None, None, tmp_path) as client:
         assert client.get("/v1/tables")["tables"] == []
     other, _ = certificate(tmp_path, "other.example")
-    (tmp_path / "gateway.json").write_text(json.dumps({"url": tls_address, "certificate": str(other)}))
+    (tmp_path / "gateway.json").write_text(
+        json.dumps({"url": tls_address, "pid": os.getpid(), "certificate": str(other)})
+    )
     with GatewayClient.find(None, None, tmp_path) as client, pytest.raises(TemporarilyUnavailable):
         client.get("/v1/tables")
     with GatewayClient(tls_address, ADMIN_KEY) as client, pytest.raises(TemporarilyUnavailable):
