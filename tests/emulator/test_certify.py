@@ -33,6 +33,7 @@ from mirrorgate_zone.emulator.exercises import (
 )
 from mirrorgate_zone.emulator.faults import answer
 from tests.project.facts import REPOSITORY
+from tests.support.waiting import wait_until
 
 PUBLISHERS = Path(__file__).parent / "publishers"
 BROKEN = {
@@ -102,9 +103,26 @@ def test_how_a_command_ended_is_the_evidence(
     assert (result["verdict"], result["evidence"]) == (verdict, [evidence])
 
 
-@pytest.mark.parametrize("arguments", [["--only", "unknown", "--", "true"], []])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--only", "unknown", "--", "true"], [], ["--json", "/no/folder", "--", "true"], ["--page", "/", "--", "true"]],
+)
 def test_a_wrong_call_is_told(arguments: list[str]) -> None:
     assert RUNNER.invoke(app, ["certify", *arguments]).exit_code == 2
+
+
+def test_sigterm_ends_the_publisher_and_removes_the_files(tmp_path: Path) -> None:
+    program = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
+    command = [sys.executable, "-m", "mirrorgate.cli", "certify", "--", sys.executable, "-c", program, "pid"]
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    with subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"TMPDIR": str(folder)}) as process:
+        wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), within=60, what="it starts")
+        process.terminate()
+        assert process.wait(60) == 130
+    assert not list(folder.iterdir())
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_the_list_has_every_step_and_every_exercise() -> None:

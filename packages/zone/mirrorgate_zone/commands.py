@@ -207,8 +207,15 @@ def certify(
         raise typer.BadParameter(f"--only {unknown[0]}: the exercises are {', '.join(names)}")
     if not command:
         raise typer.BadParameter("name the command that publishes, after `--`")
+    for file in filter(None, (json_file, page_file)):
+        try:
+            file.open("a").close()
+        except OSError as error:
+            raise typer.BadParameter(f"{file} cannot be written: {error.strerror}") from None
     wanted = [exercise for exercise in EXERCISES if not only or exercise.name in only]
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     results = _run(command, wanted, timeout)
+    _print_results(results)
     if json_file is not None:
         document = {"command": command, "emulator": version("mirrorgate-zone"), "exercises": results}
         json_file.write_text(f"{encoded(document)}\n", encoding="utf-8")
@@ -216,7 +223,6 @@ def certify(
         from mirrorgate_zone.emulator.certify import page
 
         page_file.write_text(page(results, shlex.join(command), version("mirrorgate-zone")), encoding="utf-8")
-    _print_results(results)
     if any(result.verdict is Verdict.FAILED for result in results):
         raise typer.Exit(1)
 
