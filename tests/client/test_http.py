@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import httpx
 import pytest
 
 from mirrorgate import http
-from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
+from mirrorgate.errors import Code, Misconfigured, RejectedInput, TemporarilyUnavailable
 from mirrorgate.http import ANSWER_SECONDS, GatewayClient, RejectedByGateway, checked
 
 
@@ -25,6 +26,42 @@ def test_a_long_answer_does_not_lengthen_the_wait_for_a_connection(monkeypatch: 
     with GatewayClient("http://gateway", "key") as client:
         client.post("/v1/tables/orders/checks", {}, answer_seconds=3_600.0)
     assert seen == [{"connect": ANSWER_SECONDS, "read": 3_600.0, "write": ANSWER_SECONDS, "pool": ANSWER_SECONDS}]
+
+
+@pytest.mark.parametrize("key", ["mg_a_key\r", "mg_a_key ", "mg_…", "", "mg a", "mg_\udce9"])
+def test_what_no_key_can_be_is_rejected_at_once_and_not_shown(key: str, tmp_path: Path) -> None:
+    with pytest.raises(RejectedInput, match="not an API key") as error:
+        GatewayClient("http://127.0.0.1:1", key)
+    assert (error.value.code, "mg" in error.value.detail) == (Code.UNAUTHENTICATED, False)
+
+
+@pytest.mark.parametrize("damage", [lambda file: file.write_bytes(b"mg_\xff"), Path.mkdir])
+def test_a_damaged_key_file_is_rejected(damage: Callable[[Path], object], tmp_path: Path) -> None:
+    damage(tmp_path / "admin.key")
+    with pytest.raises(RejectedInput) as error:
+        GatewayClient.find("http://127.0.0.1:1", None, tmp_path)
+    assert error.value.code is Code.UNAUTHENTICATED
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "127.0.0.1:8480",
+        "localhost",
+        "ftp://127.0.0.1",
+        "http://",
+        "http://a:99999",
+        "http://[::1",
+        "http://a\udce9",
+        "",
+    ],
+)
+def test_what_is_no_url_of_a_gateway_is_wrong_usage(url: str, tmp_path: Path) -> None:
+    (tmp_path / "admin.key").write_text("mg_a_key")
+    for key in (None, "mg_a_key"):
+        with pytest.raises(Misconfigured, match="http") as error:
+            GatewayClient.find(url, key, tmp_path)
+        assert (error.value.code, error.value.exit_status) == (Code.BAD_SETTING, 2)
 
 
 @pytest.mark.parametrize(

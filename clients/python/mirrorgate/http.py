@@ -2,16 +2,16 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
-from urllib.parse import urlsplit
 
 import httpx
 
 from mirrorgate.certificates import trusting_only
-from mirrorgate.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
+from mirrorgate.errors import Code, MirrorgateError, Misconfigured, RejectedInput, TemporarilyUnavailable
 
 GATEWAY_FILE: Final = "gateway.json"
 """In the data directory: URL and certificate of the running gateway."""
@@ -20,6 +20,8 @@ ADMIN_KEY_FILE: Final = "admin.key"
 """In the data directory: the admin key."""
 
 DEFAULT_URL: Final = "http://127.0.0.1:8480"
+_MAX_PORT: Final = 65_535
+_KEY: Final = re.compile("[!-~]+")
 _THIS_MACHINE: Final = ("127.0.0.1", "::1", "localhost")
 ANSWER_SECONDS: Final = 60.0
 """Seconds for which a call waits for the next bytes of its answer."""
@@ -64,11 +66,17 @@ class NoGatewayRuns(TemporarilyUnavailable):
     """Exit status of the command: another try can succeed."""
 
 
+class WrongUrl(Misconfigured):
+    """The URL is not that of a gateway."""
+
+    exit_status = 2
+
+
 class GatewayClient:
     """HTTP client of one gateway with one key.
 
-    Methods raise RejectedByGateway for an error answer, AnswerLost for a broken connection, and TemporarilyUnavailable
-    if no gateway answers.
+    A malformed URL raises WrongUrl, a malformed key RejectedInput `unauthenticated`. Methods raise RejectedByGateway
+    for an error answer, AnswerLost for a broken connection, and TemporarilyUnavailable if no gateway answers.
 
     For example:
 
@@ -99,7 +107,7 @@ class GatewayClient:
                     remedy="Start one with `mirrorgate up`, or give the address of another with --url or "
                     "MIRRORGATE_URL.",
                 )
-            if url is not None and urlsplit(url).hostname not in _THIS_MACHINE and url != (running and running[0]):
+            if url is not None and host_of(url) not in _THIS_MACHINE and url != (running and running[0]):
                 raise RejectedInput(
                     Code.UNAUTHENTICATED,
                     f"the key in {data_dir} is not sent to another machine",
@@ -232,19 +240,40 @@ def _problem_of_a_proxy(status: int) -> dict[str, Any]:
     return {"code": Code.BODY_TOO_LARGE, "detail": f"{detail}: the request exceeds its limit", "remedy": remedy}
 
 
+def host_of(url: str) -> str:
+    """Return the host in the URL of a gateway. Raises WrongUrl."""
+    with suppress(ValueError, httpx.InvalidURL):
+        parts = httpx.URL(url)
+        if parts.scheme in ("http", "https") and parts.host and (parts.port or 0) <= _MAX_PORT:
+            return parts.host
+    raise WrongUrl(
+        Code.BAD_SETTING,
+        "the URL of the gateway is not one of http:// or https:// with a host and a valid port",
+        remedy=f"Write it like {DEFAULT_URL}, with --url or in MIRRORGATE_URL.",
+    )
+
+
 def options_of(url: str, key: str, certificate: Path | None) -> dict[str, Any]:
     """Return the options of an HTTP client that calls one gateway with one key.
 
-    Without TLS, it does not read the system's certificates, which takes 40 ms: half of a short command.
+    Without TLS, it does not read the system's certificates, which takes 40 ms: half of a short command. Raises
+    WrongUrl, and RejectedInput `unauthenticated` for a text that no key can be.
     """
-    verify = urlsplit(url).scheme != "http" if certificate is None else trusting_only(certificate)
+    host_of(url)
+    if _KEY.fullmatch(key) is None:
+        raise RejectedInput(
+            Code.UNAUTHENTICATED,
+            "the key is not an API key or access token: it is empty or has blanks, line ends or other characters",
+            remedy="Give the key as it was printed, without blanks and line ends around it.",
+        )
+    verify = not url.startswith("http:") if certificate is None else trusting_only(certificate)
     return {"base_url": url, "headers": {"Authorization": f"Bearer {key}"}, "timeout": ANSWER_SECONDS, "verify": verify}
 
 
 def _stored_key(file: Path) -> str:
     """Return the key of a data directory. Raises RejectedInput `unauthenticated`."""
     try:
-        return file.read_text().strip()
+        return file.read_text(errors="replace").strip()
     except OSError as error:
         raise RejectedInput(
             Code.UNAUTHENTICATED,
