@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -12,6 +12,17 @@ import pytest
 from mirrorgate import http
 from mirrorgate.errors import Code, Misconfigured, RejectedInput, TemporarilyUnavailable
 from mirrorgate.http import ANSWER_SECONDS, GatewayClient, RejectedByGateway, checked
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[GatewayClient, list[httpx.Response]]]:
+    """Give a client, and the list whose first entry each of its requests takes as the answer."""
+    waiting: list[httpx.Response] = []
+    options = http.options_of("http://gateway", "key", None)
+    options |= {"transport": httpx.MockTransport(lambda _: waiting.pop(0))}
+    monkeypatch.setattr(http, "options_of", lambda *_: options)
+    with GatewayClient("http://gateway", "key") as client:
+        yield client, waiting
 
 
 def test_a_long_answer_does_not_lengthen_the_wait_for_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,3 +118,32 @@ def test_the_key_of_a_data_directory_is_for_this_machine_and_its_own_gateway(
     with nullcontext() if is_sent else pytest.raises(RejectedInput, match="another machine"):
         GatewayClient.find(url, None, tmp_path)
     GatewayClient.find(url, "mg_given_key", tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"null", b"[]", b"<h1>Hello</h1>", b'"\xff"'])
+def test_the_answer_of_another_server_is_not_taken_for_one_of_the_gateway(
+    answers: tuple[GatewayClient, list[httpx.Response]], content: bytes
+) -> None:
+    client, waiting = answers
+    calls: list[Callable[[], object]] = [
+        lambda: client.get("/v1/tables"),
+        client.parts,
+        lambda: client.download("/v1/tables/t/dead-letters/1"),
+    ]
+    for call in calls:
+        waiting.append(httpx.Response(200, content=content))
+        with pytest.raises(RejectedByGateway, match="answered 200 in place of the gateway"):
+            call()
+
+
+@pytest.mark.parametrize("problem", [None, [], {"errors": {"name": ["wrong"]}}, {"detail": "not found"}])
+def test_an_error_without_a_code_is_not_one_of_the_gateway(problem: object) -> None:
+    with pytest.raises(RejectedByGateway, match="a proxy answered 404 in place of the gateway") as error:
+        checked(httpx.Response(404, json=problem))
+    assert error.value.errors == []
+
+
+def test_an_empty_answer_to_a_deletion_is_expected(answers: tuple[GatewayClient, list[httpx.Response]]) -> None:
+    client, waiting = answers
+    waiting.append(httpx.Response(204))
+    assert client.delete("/v1/keys/1") is None

@@ -28,6 +28,9 @@ ANSWER_SECONDS: Final = 60.0
 MAX_PAGE_ENTRIES: Final = 1000
 """Entries of a page that a list is asked for."""
 _TOO_LARGE: Final = 413
+_CHECK_THE_PROXY: Final = (
+    "Check that the URL is that of the gateway, and look for the reason in the log of the proxy in front of it."
+)
 _NOT_ALL_OK: Final = 503
 """The status of `/statusz` while something needs attention; the answer says what it is."""
 
@@ -44,7 +47,7 @@ class RejectedByGateway(MirrorgateError):
     """The gateway answered with problem details. `errors` are its problems, `retry_after` the seconds to wait."""
 
     def __init__(self, problem: dict[str, Any], status: int, retry_after: int = 0) -> None:
-        known = problem.get("code") in set(Code)
+        known = problem.get("code") in list(Code)
         super().__init__(
             Code(problem["code"]) if known else Code.INTERNAL,
             str(problem.get("detail", f"the gateway answered {status}")),
@@ -144,7 +147,7 @@ class GatewayClient:
             answer = self._http.get("/statusz")
         if answer.status_code != _NOT_ALL_OK:
             checked(answer)
-        return {name: str(state) for name, state in answer.json()["parts"].items()}
+        return {name: str(state) for name, state in _object_of(answer, "parts")["parts"].items()}
 
     def put(self, path: str, content: Any, **parameters: Any) -> Any:
         """Send PUT with a JSON body; return the JSON of the answer."""
@@ -169,7 +172,10 @@ class GatewayClient:
 
     def download(self, path: str) -> bytes:
         """Send GET; return the body of the answer, byte for byte."""
-        return self._answered("GET", path).content
+        answer = self._answered("GET", path)
+        if "X-Request-Id" not in answer.headers:
+            raise _error_of(answer, _problem_of_a_proxy(answer.status_code))
+        return answer.content
 
     def post_changes(
         self,
@@ -197,7 +203,7 @@ class GatewayClient:
 
     def _call(self, method: str, path: str, **arguments: Any) -> Any:
         answer = self._answered(method, path, **arguments)
-        return answer.json() if answer.content else None
+        return None if method == "DELETE" and not answer.content else _object_of(answer)
 
     def _answered(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         with translated_errors(self.url):
@@ -223,19 +229,28 @@ def checked(answer: httpx.Response) -> httpx.Response:
     """Return an answer of success. Raises RejectedByGateway for any other."""
     if answer.is_success:
         return answer
-    try:
-        problem = answer.json()
-    except json.JSONDecodeError:
-        problem = _problem_of_a_proxy(answer.status_code)
+    raise _error_of(answer, _object_of(answer, "code"))
+
+
+def _object_of(answer: httpx.Response, expected: str = "") -> dict[str, Any]:
+    """Return the JSON object of an answer. Raises RejectedByGateway if it is none, or lacks the `expected` key."""
+    with suppress(ValueError):
+        found = answer.json()
+        if isinstance(found, dict) and (not expected or expected in found):
+            return found
+    raise _error_of(answer, _problem_of_a_proxy(answer.status_code))
+
+
+def _error_of(answer: httpx.Response, problem: dict[str, Any]) -> RejectedByGateway:
     seconds = answer.headers.get("Retry-After", "")
-    raise RejectedByGateway(problem, answer.status_code, int(seconds) if seconds.isdecimal() else 0)
+    return RejectedByGateway(problem, answer.status_code, int(seconds) if seconds.isdecimal() else 0)
 
 
 def _problem_of_a_proxy(status: int) -> dict[str, Any]:
-    """Return problem details for an error answer that is not JSON, and so not an answer of the gateway."""
+    """Return problem details for an answer that a gateway does not give."""
     detail = f"a proxy answered {status} in place of the gateway"
     if status != _TOO_LARGE:
-        return {"detail": detail, "remedy": "Look for the reason in the log of the proxy in front of the gateway."}
+        return {"detail": detail, "remedy": _CHECK_THE_PROXY}
     remedy = "Raise the limit of the proxy to MIRRORGATE_MAX_BODY_BYTES, or send smaller requests."
     return {"code": Code.BODY_TOO_LARGE, "detail": f"{detail}: the request exceeds its limit", "remedy": remedy}
 
