@@ -1,5 +1,7 @@
 """Every command has help and a version, and ends without a traceback."""
 
+import json
+import os
 import re
 import signal
 import subprocess
@@ -125,3 +127,27 @@ def test_options_of_a_connection_come_from_variables_too(monkeypatch: pytest.Mon
     ended = RUNNER.invoke(app, ["status", "--data-dir", str(tmp_path)])
     assert isinstance(ended.exception, TemporarilyUnavailable)
     assert "http://127.0.0.1:1" in ended.exception.detail
+
+
+@pytest.mark.parametrize(
+    ("shell", "status", "error"),
+    [
+        ("{} tables show $'t\\xe9st' --url http://127.0.0.1:1 --key mg_a", 2, "error bad_request: "),
+        ("PYTHONIOENCODING=ascii {} tables list --help", 0, ""),
+        ("PYTHONUNBUFFERED= {} settings > /dev/full", 1, "error bad_request: "),
+        ("set -o pipefail; PYTHONUNBUFFERED= {} keys generate | true", 1, ""),
+        ("{} keys generate >&-", 0, ""),
+        ("PYTHONUNBUFFERED=1 {} keys generate > /dev/full", 1, "error bad_request: "),
+    ],
+)
+def test_text_that_cannot_be_encoded_or_written_shows_no_traceback(shell: str, status: int, error: str) -> None:
+    command = shell.format(f"{sys.executable} -m mirrorgate.cli")
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr.startswith(error), "Traceback" in ran.stderr) == (status, True, False)
+
+
+def test_what_a_terminal_cannot_show_is_escaped_as_in_json() -> None:
+    program = "from mirrorgate.cli import main; main.app = lambda: main.print_json({'tést': '😀'}); main.main()"
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    printed = subprocess.check_output([sys.executable, "-c", program], env=environment, timeout=60)
+    assert json.loads(printed) == {"tést": "😀"}

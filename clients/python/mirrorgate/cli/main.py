@@ -1,16 +1,21 @@
 """The command line `mirrorgate`: `send`, the commands that other packages add, and how errors are printed."""
 
+import codecs
+import errno
+import json
+import os
 import sys
 from importlib.metadata import entry_points
-from typing import Annotated, Any, Final, NoReturn
+from io import TextIOWrapper
+from typing import Annotated, Any, Final, NoReturn, cast
 
 import typer
 from typer.core import TyperGroup
 
-from mirrorgate.cli.console import ERRORS, print_json, say, working
+from mirrorgate.cli.console import ERRORS, OUTPUT, print_json, say, working
 from mirrorgate.cli.options import TO_USE, AsJson, Connection, TableName, with_connection
 from mirrorgate.cli.send import send
-from mirrorgate.errors import Code, MirrorgateError
+from mirrorgate.errors import Code, MirrorgateError, RejectedInput
 from mirrorgate.errors.exceptions import command_remedy
 from mirrorgate.parameters import WAIT_SECONDS, Stage
 
@@ -143,12 +148,37 @@ def options(
 
 def main() -> NoReturn:
     """Run a command. A MirrorgateError prints what is wrong and what to do, and exits with its status, 1 by default."""
+    codecs.register_error("escape", _escaped)
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        cast("TextIOWrapper", stream).reconfigure(errors="escape")
     try:
-        app()
+        try:
+            app()
+        finally:
+            OUTPUT.file.flush()
     except MirrorgateError as error:
         _print_error(error)
         sys.exit(getattr(error, "exit_status", 1))
+    except UnicodeEncodeError:
+        _print_error(
+            RejectedInput(Code.BAD_REQUEST, "the command was given text that is not UTF-8", remedy="Write it in UTF-8.")
+        )
+        sys.exit(2)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EPIPE) or error.filename is not None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes it once more
+        if error.errno != errno.EPIPE:
+            detail = f"standard output cannot be written: {error.strerror}"
+            _print_error(RejectedInput(Code.BAD_REQUEST, detail, remedy="Write to a file in a folder that has room."))
+        sys.exit(1)
     sys.exit(0)
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """Replace characters that a stream cannot encode with the escapes of JSON, which people can read, too."""
+    assert isinstance(error, UnicodeEncodeError)
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def _print_error(error: MirrorgateError) -> None:
