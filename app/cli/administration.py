@@ -7,7 +7,7 @@ directly, because the API never sees the zone. `alerts test` calls the webhook t
 import json
 import secrets
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -20,6 +20,9 @@ from mirrorgate.errors import Code, Misconfigured
 
 if TYPE_CHECKING:
     from mirrorgate.cli.grid import Grid
+
+_MAX_DAYS: Final = 36_525
+"""A hundred years: further than a key or an audit lasts, and still a date."""
 
 RequestRate = Annotated[
     float | None, typer.Option(min=0.001, help="Requests per second that one API process accepts from this key.")
@@ -41,7 +44,9 @@ def create_key(
     table_patterns: Annotated[
         str, typer.Option("--tables", help="Comma-separated patterns of table names, for example `sales.*`.")
     ] = "*",
-    days: Annotated[int | None, typer.Option(min=1, help="Days until the key expires. Default: it never does.")] = None,
+    days: Annotated[
+        int | None, typer.Option(min=1, max=_MAX_DAYS, help="Days until the key expires. Default: it never does.")
+    ] = None,
     requests_per_second: RequestRate = None,
     bytes_per_second: ByteRate = None,
     hmac: Annotated[
@@ -171,7 +176,7 @@ def _limits(entry: dict[str, Any]) -> str:
 @with_connection
 def audit(
     connection: Connection,
-    hours: Annotated[float, typer.Option(min=0, help="Hours to look back.")] = 24.0,
+    hours: Annotated[float, typer.Option(min=0, max=_MAX_DAYS * 24, help="Hours to look back.")] = 24.0,
     subject: Annotated[
         str | None, typer.Option(help="Only this caller: a key's id or name, or `oidc:<subject>`.")
     ] = None,

@@ -151,3 +151,17 @@ def test_what_a_terminal_cannot_show_is_escaped_as_in_json() -> None:
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     printed = subprocess.check_output([sys.executable, "-c", program], env=environment, timeout=60)
     assert json.loads(printed) == {"tést": "😀"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["audit", "--hours", "99999999999"],
+        ["keys", "create", "--rights", "read", "--days", "99999999999"],
+        ["emulator", "--port", "99999"],
+    ],
+)
+def test_a_number_out_of_range_is_wrong_usage(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIRRORGATE_API_KEY", "mg_a_key")
+    monkeypatch.setenv("MIRRORGATE_URL", "http://127.0.0.1:1")
+    assert RUNNER.invoke(app, command).exit_code == 2

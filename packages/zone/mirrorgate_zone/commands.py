@@ -283,7 +283,7 @@ def emulator(
             show_default=False,
         ),
     ] = None,
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 picks a free one.")] = 8490,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port on 127.0.0.1; 0 picks a free one.")] = 8490,
     faults: Annotated[
         list[str] | None,
         typer.Option(
