@@ -119,7 +119,7 @@ def read_settings_file(data_dir: Path) -> dict[str, str]:
     file = data_dir / SETTINGS_FILE
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable(f"{file} cannot be read: {type(error).__name__}") from None

@@ -57,13 +57,11 @@ def admin_key(settings: Settings, file: Path) -> str:
         return settings.admin_key.get_secret_value()
     if not file.exists():
         write_private(file, format_key(secrets.token_hex(4), secrets.token_urlsafe(32)) + "\n")
-    key = file.read_text().strip()
+    key = _stored(file)
     try:
         ApiKey.parse(key)
     except RejectedInput:
-        raise Misconfigured(
-            Code.BAD_SETTING, f"{file} does not hold an API key", remedy="Delete it; the next start creates a new one."
-        ) from None
+        raise _wrong_key_file(f"{file} does not hold an API key") from None
     return key
 
 
@@ -73,7 +71,18 @@ def signing_key(settings: Settings, file: Path) -> str:
         return settings.signing_key.get_secret_value()
     if not file.exists():
         write_private(file, secrets.token_urlsafe(32) + "\n")
-    return file.read_text().strip()
+    return _stored(file)
+
+
+def _stored(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise _wrong_key_file(f"{file} cannot be read: {type(error).__name__}") from None
+
+
+def _wrong_key_file(why: str) -> Misconfigured:
+    return Misconfigured(Code.BAD_SETTING, why, remedy="Restore it, or delete it; the next start creates a new one.")
 
 
 @contextmanager
@@ -194,18 +203,27 @@ def plan_up(
     if zone.is_remote:
         zone.check_credential()
     else:
-        _check_folder(Path(zone.location), Code.LANDING_ZONE_UNUSABLE, "MIRRORGATE_LANDING_ZONE or --landing-zone")
+        setting = "MIRRORGATE_LANDING_ZONE or --landing-zone"
+        _check_folder(Path(zone.location), Code.LANDING_ZONE_UNUSABLE, setting, data_dir)
     plan = UpPlan(settings, data_dir, zone, port, settings.require_mirror_target() if mirror else None)
     if plan.mirror_folder is not None:
-        _check_folder(plan.mirror_folder, Code.BAD_SETTING, "MIRRORGATE_MIRROR_TARGET")
+        _check_folder(plan.mirror_folder, Code.BAD_SETTING, "MIRRORGATE_MIRROR_TARGET", data_dir)
     return plan
 
 
-def _check_folder(folder: Path, code: Code, setting: str) -> None:
+def _check_folder(folder: Path, code: Code, setting: str, data_dir: Path) -> None:
     """Raise Misconfigured for a path that is not a folder, or can neither be written nor created.
 
-    Permission bits do not tell everything, so the folder is created, and removed again.
+    Permission bits do not tell everything, so the folder is created, and removed again. Other programs read it, so it
+    must contain neither the keys of the data directory nor the database.
     """
+    place, private = folder.resolve(), data_dir.resolve()
+    if private.is_relative_to(place) or place.is_relative_to(private / "postgres"):
+        raise Misconfigured(
+            code,
+            f"{setting}, {folder}: the keys or the database in the data directory {data_dir} would be in it",
+            remedy="Give a folder of its own.",
+        )
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)

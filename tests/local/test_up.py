@@ -8,6 +8,7 @@ import socket
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -85,6 +86,18 @@ def test_a_damaged_admin_key_is_rejected_without_being_shown(tmp_path: Path) -> 
     with pytest.raises(Misconfigured) as rejection:
         up.admin_key(Settings(), file)
     assert "mg_half" not in str(rejection.value)
+
+
+@pytest.mark.parametrize("damage", [lambda file: file.write_bytes(b"\xff"), Path.mkdir])
+@pytest.mark.parametrize("key", [up.admin_key, up.signing_key])
+def test_a_key_that_cannot_be_read_is_rejected(
+    key: Callable[[Settings, Path], str], damage: Callable[[Path], object], tmp_path: Path
+) -> None:
+    file = tmp_path / "a.key"
+    damage(file)
+    with pytest.raises(Misconfigured, match=str(file)) as rejection:
+        key(Settings(), file)
+    assert rejection.value.code is Code.BAD_SETTING
 
 
 def test_client_commands_find_the_gateway_as_long_as_it_runs(tmp_path: Path) -> None:
