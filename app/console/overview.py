@@ -246,9 +246,13 @@ class TroubleView:
     since: datetime | None = None
 
 
-def attention(troubles: Iterable[Trouble]) -> tuple[TroubleView, ...]:
-    """Return the entries of the overview for troubles in the order of `app.domain.health.troubles`."""
-    return tuple(entry for kind, alike in groupby(troubles, lambda one: one.kind) for entry in _entries(kind, [*alike]))
+def attention(troubles: Iterable[Trouble], doctor: str | None = None) -> tuple[TroubleView, ...]:
+    """Return the entries of the overview for troubles in the order of `app.domain.health.troubles`.
+
+    `doctor` is the path of the doctor's page, for a user who may open it.
+    """
+    kinds = groupby(troubles, lambda one: one.kind)
+    return tuple(entry for kind, alike in kinds for entry in _entries(kind, [*alike], doctor))
 
 
 def table_attention(troubles: Iterable[Trouble]) -> tuple[TroubleView, ...]:
@@ -266,11 +270,11 @@ def notice_of_drop(facts: TableFacts) -> Iterator[TroubleView]:
         yield TroubleView("warn", table.state, f"The table is being {what}", why, "")
 
 
-def _entries(kind: TroubleKind, alike: list[Trouble]) -> Iterator[TroubleView]:
+def _entries(kind: TroubleKind, alike: list[Trouble], doctor: str | None) -> Iterator[TroubleView]:
     """Yield the first troubles of a kind, and one entry that counts the others."""
     for trouble in alike if kind not in _LISTS else alike[:MAX_EACH]:
         is_table = kind in _LISTS and trouble.subject != ALL_TABLES
-        yield _entry(trouble, trouble.subject if is_table else trouble.title, _link(trouble, is_table=is_table))
+        yield _entry(trouble, trouble.subject if is_table else trouble.title, _link(trouble, doctor, is_table=is_table))
     if kind in _LISTS and (more := alike[MAX_EACH:]):
         names = ", ".join(trouble.subject for trouble in more[:MAX_EACH])
         yield TroubleView(
@@ -290,16 +294,13 @@ def _entry(trouble: Trouble, title: str, path: str | None = None) -> TroubleView
     )
 
 
-def _link(trouble: Trouble, *, is_table: bool) -> str | None:
+def _link(trouble: Trouble, doctor: str | None, *, is_table: bool) -> str | None:
     if trouble.kind is TroubleKind.DEAD_LETTERS:
         return link("/console/dead-letters", table=trouble.subject)
     if is_table:
         return table_path(trouble.subject)
-    return (
-        "/console/doctor"
-        if trouble.kind in (TroubleKind.PART, TroubleKind.FINDING) and trouble.subject != "fabric"
-        else None
-    )
+    is_examined = trouble.kind in (TroubleKind.PART, TroubleKind.FINDING) and trouble.subject != "fabric"
+    return doctor if is_examined else None
 
 
 def _style(trouble: Trouble) -> str:

@@ -51,3 +51,10 @@ def test_without_a_zone_the_page_says_where_to_ask(sign_in: SignIn) -> None:
     page = sign_in().page(PATH)
     assert "has no <code>MIRRORGATE_LANDING_ZONE</code>" in page
     assert "Examine the landing zone" not in page
+
+
+def test_the_overview_links_to_it_only_for_who_may_open_it(sign_in: SignIn) -> None:
+    for path, links in (("/console", 2), ("/console/fragments/overview", 1)):
+        assert sign_in().page(path).count(f'href="{PATH}"') >= links
+        page = sign_in("read").page(path)
+        assert ("postgres fsync" in page, PATH in page) == (True, False)

@@ -59,7 +59,7 @@ def overview(user: ConsoleUser) -> Response:
     with translated_errors(), user.gateway.engine.begin() as connection:
         seen = _read(connection, principal)
         plots = _plots(connection, principal, seen.tables)
-    live = _live(user.gateway, seen)
+    live = _live(user, seen)
     chrome = user.chrome("overview", alerts=len(live["troubles"]))
     return page(user.request, "overview.html", chrome, plots=plots, **live)
 
@@ -70,7 +70,7 @@ def live_part(user: ConsoleUser) -> Response:
     principal = user.require(Right.READ)
     with translated_errors(), user.gateway.engine.begin() as connection:
         seen = _read(connection, principal)
-    return user.page("overview_live.html", "overview", **_live(user.gateway, seen))
+    return user.page("overview_live.html", "overview", **_live(user, seen))
 
 
 @router.get("/console/fragments/overview-plots")
@@ -97,13 +97,14 @@ def _read(connection: Connection, principal: Principal) -> _Seen:
     return _Seen(visible_summaries(connection, principal), durability(connection))
 
 
-def _live(gateway: Gateway, seen: _Seen) -> dict[str, Any]:
+def _live(user: SignedIn, seen: _Seen) -> dict[str, Any]:
     """Return the values of `overview_live.html`."""
-    _, known = gateway_health(gateway)
-    facts = replace(known, tables=seen.tables, findings=tuple(_findings(gateway, seen.settings)))
+    _, known = gateway_health(user.gateway)
+    facts = replace(known, tables=seen.tables, findings=tuple(_findings(user.gateway, seen.settings)))
+    sees_doctor = DOCTOR in [section.path for section in user.base.sections]
     return {
         "states": parts(facts),
-        "troubles": attention(troubles(facts)),
+        "troubles": attention(troubles(facts), DOCTOR if sees_doctor else None),
         "totals": totals_of(seen.tables),
         "drains": None if facts.gateway is None else facts.gateway.drains,
         "backlog_share": facts.fullest_share,
