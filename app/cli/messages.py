@@ -165,7 +165,12 @@ LayoutName = Annotated[str, typer.Argument(help="The name of the layout.")]
 def put_layout(
     connection: Connection,
     name: LayoutName,
-    file: Annotated[Path, typer.Argument(help="A JSON file with the layout; `-` reads standard input.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            exists=True, dir_okay=False, allow_dash=True, help="A JSON file with the layout; `-` reads standard input."
+        ),
+    ],
 ) -> None:
     """Store a layout, or replace the one of this name.
 
@@ -215,7 +220,6 @@ def _read_layout(file: Path) -> Any:
     """Return the JSON of a file. Raises RejectedInput `bad_layout`."""
     try:
         return json.loads(sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise RejectedInput(Code.BAD_LAYOUT, f"{file} cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise RejectedInput(Code.BAD_LAYOUT, f"{file} is not JSON: {error}") from None
+        remedy = "Write the layout as a JSON object, in UTF-8."
+        raise RejectedInput(Code.BAD_LAYOUT, f"{file} is not JSON: {error}", remedy=remedy) from None

@@ -27,7 +27,7 @@ class DataDirectory:
     last owner.
     """
 
-    def __init__(self, path: Path, *, owner: str = "gateway") -> None:
+    def __init__(self, path: Path, *, owner: str = "a gateway") -> None:
         """Name the directory, and the `owner` that errors name as using it."""
         self.path = path.absolute()
         self._owner = owner
@@ -53,7 +53,7 @@ class DataDirectory:
             holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
             os.close(descriptor)
             raise Misconfigured(
-                Code.ALREADY_RUNNING, f"a {self._owner} with pid {holder} is running on the data directory {self.path}"
+                Code.ALREADY_RUNNING, f"{self._owner} with pid {holder} is running on the data directory {self.path}"
             ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)

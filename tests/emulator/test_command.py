@@ -79,6 +79,7 @@ def test_a_fault_that_does_not_exist_or_a_port_that_is_taken_ends_the_command(
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ended.returncode != 0
     assert named.replace("PORT", taken) in ended.stderr
+    assert "the variable" not in ended.stderr
 
 
 def test_a_folder_has_one_emulator(tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ def test_a_folder_has_one_emulator(tmp_path: Path) -> None:
         second = subprocess.run(command, capture_output=True, text=True, timeout=60)
         process.terminate()
     assert second.returncode != 0
-    assert f"emulator with pid {process.pid} is running" in second.stderr
+    assert f"an emulator with pid {process.pid} is running" in second.stderr
 
 
 def test_sigterm_ends_the_command_and_removes_its_files() -> None:

@@ -16,7 +16,7 @@ from app.domain.access.rights import ApiKey
 from app.settings import PREFIX, Settings
 from mirrorgate.cli import main as cli
 from mirrorgate.cli.main import app
-from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
+from mirrorgate.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
 from tests.project.facts import CLIENT, REPOSITORY, project_table
 
 RUNNER = CliRunner()
@@ -90,16 +90,23 @@ def test_the_installed_program_is_the_one_that_survives_ctrl_c() -> None:
     assert {point.name for point in entry_points(group="console_scripts")} >= {"mirrorgate"}
 
 
-def test_an_unknown_table_is_answered_with_commands(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (RejectedInput(Code.UNKNOWN_TABLE, "there is no table t"), "mirrorgate tables register"),
+        (TemporarilyUnavailable(Code.SOURCE_UNAVAILABLE, "s3://a does not answer"), "run the command again"),
+    ],
+)
+def test_an_error_is_answered_in_words_of_the_command_line(
+    error: MirrorgateError, remedy: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fails() -> None:
-        raise RejectedInput(Code.UNKNOWN_TABLE, "there is no table t")
+        raise error
 
     monkeypatch.setattr(cli, "app", fails)
     with pytest.raises(SystemExit):
         cli.main()
-    assert "mirrorgate tables register" in capsys.readouterr().err
+    assert remedy in capsys.readouterr().err
 
 
 def test_help_waits_for_no_heavy_import() -> None:

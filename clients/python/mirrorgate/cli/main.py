@@ -121,8 +121,10 @@ _VERSION_FLAGS: Final = ("--version", "-V")
 
 _REMEDIES: Final = {
     Code.UNKNOWN_TABLE: "`mirrorgate tables list` shows the tables, `mirrorgate tables register` makes one.",
+    Code.SOURCE_UNAVAILABLE: "Check the address, the network and the credentials of the source, then run the command "
+    "again.",
 }
-"""Remedies that name a command, for codes whose own remedy names an API call."""
+"""Remedies of the command line, for codes whose own remedy names an API call or what a running bridge does."""
 
 
 def _print_version(wanted: bool) -> None:

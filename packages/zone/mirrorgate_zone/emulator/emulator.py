@@ -218,13 +218,14 @@ def running(
         if directory is None:
             folder = stack.enter_context(locked_tempdir("emulator"))
         else:
-            folder = stack.enter_context(DataDirectory(directory, owner="emulator")).path.resolve()
+            folder = stack.enter_context(DataDirectory(directory, owner="an emulator")).path.resolve()
         trust = stack.enter_context(certificates(folder))
         emulator = Emulator(folder, trust, faults=faults or Faults(), retention_seconds=retention_seconds)
         try:
             emulator.onelake.server.start(trust.server, port)
         except OSError as error:
-            raise Misconfigured(Code.BAD_SETTING, f"--port {port}: {error.strerror}") from error
+            remedy = "Stop the program that uses the port, or give another --port; 0 chooses a free one."
+            raise Misconfigured(Code.BAD_SETTING, f"--port {port}: {error.strerror}", remedy=remedy) from error
         stack.callback(emulator.onelake.server.stop)
         met = emulator.service.faults
         stack.enter_context(
