@@ -45,6 +45,7 @@ from app.mirror.commit import (
 )
 from app.mirror.file_order import OrderedFiles, fingerprint, order_table
 from app.mirror.target import (
+    DamagedTable,
     MirrorTarget,
     Position,
     arrow_dataset,
@@ -507,12 +508,13 @@ def _facts(first: int, position: Position, batch: LandedBatch, effect: Effect, k
 
 @contextmanager
 def _store_errors(target: MirrorTarget, table: PublishedTable) -> Iterator[None]:
-    """Turn an object store's errors into `store_error`, other errors of deltalake into OSError."""
+    """Turn an object store's errors and a damaged log into `store_error`, other errors of deltalake into OSError."""
     try:
         yield
     except (DeltaError, OSError) as error:
-        if target.is_remote and is_store_error(error):
-            raise store_error(f"the Delta table {table}", error) from error
+        meant = store_error(f"the Delta table {table}", error)
+        if isinstance(meant, DamagedTable) or (target.is_remote and is_store_error(error)):
+            raise meant from error
         if not isinstance(error, DeltaError):
             raise
         raise OSError(f"the Delta table {table} cannot be read or written: {error}") from error

@@ -60,6 +60,29 @@ _REMEDIES: Final = {
 }
 
 
+_DAMAGE: Final = re.compile(
+    r"Kernel error: (?!.*(?:Generic \w+ error|Error performing)).*?"
+    r"(?:contiguous commit files|No table metadata or protocol|(?:Json|Arrow|Parquet) error)"
+)
+"""What deltalake says of a log that lacks a file, or has one that is not a commit or a checkpoint. The rest of its text
+can have values."""
+
+
+class DamagedTable(TemporarilyUnavailable):
+    """A Delta table whose log cannot be read. A command treats the other tables nonetheless.
+
+    `errors` names this table and, at the end of a command, all others that are damaged.
+    """
+
+    def __init__(self, detail: str) -> None:
+        remedy = (
+            "If the error persists, stop the mirror, delete the folder of this Delta table, and start the mirror: it "
+            "builds the table again from the landing zone."
+        )
+        super().__init__(Code.MIRROR_AWAY, detail, remedy=remedy)
+        self.errors: list[dict[str, str]] = [{"code": self.code, "detail": detail}]
+
+
 def is_store_error(error: Exception) -> bool:
     """Return whether an error is of deltalake's object store, and not of the landing zone or this machine."""
     is_plain = isinstance(error, OSError) and error.errno is None
@@ -69,8 +92,12 @@ def is_store_error(error: Exception) -> bool:
 def store_error(what: str, error: Exception) -> MirrorgateError:
     """Return the error to raise. `what` names the target or table that was read or written.
 
-    It is Misconfigured `bad_setting` if only another setting helps, otherwise TemporarilyUnavailable `mirror_away`.
+    It is Misconfigured `bad_setting` if only another setting helps, otherwise TemporarilyUnavailable `mirror_away`, as
+    DamagedTable if the log of a table cannot be read.
     """
+    damage = _DAMAGE.match(shown(error)) if isinstance(error, DeltaError) else None
+    if damage is not None:
+        return DamagedTable(f"{what}: its Delta log is damaged: {damage[0]}")
     if is_store_error(error):
         fault = store_fault(str(error))
         if fault is not None:

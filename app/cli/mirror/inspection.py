@@ -10,6 +10,7 @@ from app.cli.mirror.rows import Memory
 from app.cli.mirror.target import (
     AsOf,
     AtVersion,
+    DamagedTables,
     MirroredTable,
     MirroredTables,
     StorageOptions,
@@ -219,18 +220,19 @@ def health(
 
     if sku.upper() not in GUARD_RAILS:
         raise typer.BadParameter(f"choose one of {', '.join(GUARD_RAILS)}", param_hint="--sku")
-    chosen, examined = chosen_tables(target, tables), []
+    chosen, examined, damaged = chosen_tables(target, tables), [], DamagedTables()
     with working("examining", steps=len(chosen), quiet=as_json) as advance:
         for name in chosen:
-            examined.append(examine_table(target, name, partial(_show_files, advance, name)))
+            with damaged.skipped():
+                examined.append(examine_table(target, name, partial(_show_files, advance, name)))
             advance(name, done=1)
     problems = find_problems(examined, GUARD_RAILS[sku.upper()])
     costs: dict[str, list[ColumnCost]] = {}
     if columns:
         from app.mirror.inspection.health import measure_columns
 
-        with working("measuring columns", steps=len(chosen), quiet=as_json) as advance:
-            for name in chosen:
+        with working("measuring columns", steps=len(examined), quiet=as_json) as advance:
+            for name in [one.table for one in examined]:
                 work = partial(measure_columns, target, name, partial(_show_columns, advance, name), memory=memory)
                 costs[name] = work()
                 advance(name, done=1)
@@ -244,6 +246,7 @@ def health(
         _print_health(examined, problems)
         for name, found in costs.items():
             _print_columns(name, found)
+    damaged.raise_found()
     if any(one.severity == "error" for one in problems):
         raise typer.Exit(1)
 

@@ -1,6 +1,7 @@
 """Options that the commands on mirrored tables share, and the target that they name."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ from mirrorgate.errors import Code, Misconfigured
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from app.mirror.target import MirrorTarget
+    from app.mirror.target import DamagedTable, MirrorTarget
 
 To = Annotated[
     str | None,
@@ -115,3 +116,28 @@ def chosen_tables(target: "MirrorTarget", tables: list[str] | None) -> list[str]
 
     names = table_names(target)
     return list(dict.fromkeys(find_table(names, one) for one in tables)) if tables else names
+
+
+class DamagedTables:
+    """The damaged tables among those that a command treats one after the other."""
+
+    def __init__(self) -> None:
+        self._first: DamagedTable | None = None
+
+    @contextmanager
+    def skipped(self) -> Iterator[None]:
+        """Leave the block for a table whose Delta log is damaged."""
+        from app.mirror.target import DamagedTable
+
+        try:
+            yield
+        except DamagedTable as error:
+            if self._first is None:
+                self._first = error
+            else:
+                self._first.errors += error.errors
+
+    def raise_found(self) -> None:
+        """Raise DamagedTable, which names all of them, if there is one."""
+        if self._first is not None:
+            raise self._first

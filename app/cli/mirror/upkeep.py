@@ -13,6 +13,7 @@ import typer
 from app.cli.mirror.target import (
     AsOf,
     AtVersion,
+    DamagedTables,
     MirroredTable,
     MirroredTables,
     StorageOptions,
@@ -169,12 +170,14 @@ def optimize(
 
     chosen = chosen_tables(target, tables)
     done: list[Optimized] = []
+    damaged = DamagedTables()
     try:
         with working("optimizing", steps=len(chosen), quiet=as_json) as advance:
             for name in chosen:
                 advance(name)
                 work = partial(optimize_table, target, name, cluster=cluster, row_group_rows=row_group_rows)
-                done.append(interruptible(work))
+                with damaged.skipped():
+                    done.append(interruptible(work))
                 advance(name, done=1)
     finally:
         if as_json:
@@ -182,6 +185,7 @@ def optimize(
         else:
             for one in done:
                 say(line(one))
+    damaged.raise_found()
 
 
 def vacuum(
@@ -217,18 +221,21 @@ def vacuum(
 
     names, chosen = table_names(target), chosen_tables(target, tables)
     done: list[Vacuumed] = []
+    damaged = DamagedTables()
     try:
         with working("vacuuming", steps=len(chosen), quiet=as_json) as advance:
             for name in chosen:
                 advance(name)
                 work = partial(vacuum_table, target, names, name, retention_hours=retention, dry_run=dry_run)
-                done.append(interruptible(work))
+                with damaged.skipped():
+                    done.append(interruptible(work))
                 advance(name, done=1)
     finally:
         if as_json:
             print_json(done)
         else:
             _print_vacuumed(done)
+    damaged.raise_found()
 
 
 PinName = Annotated[str, typer.Option("--name", help="Name of the pin, such as that of the semantic model.")]
@@ -303,16 +310,21 @@ def pins(
         mirrorgate mirror pins --to /data/mirror
     """
     target = open_target("mirror pins", to, data_dir, storage_options)
-    from app.mirror.inspection.maintenance import list_pins
+    from app.mirror.inspection.maintenance import Pin, list_pins
 
-    found = [one for name in chosen_tables(target, tables) for one in list_pins(target, name)]
+    found: list[Pin] = []
+    damaged = DamagedTables()
+    for name in chosen_tables(target, tables):
+        with damaged.skipped():
+            found += list_pins(target, name)
     if as_json:
         print_json(found)
-        return
-    for one in found:
-        say(f"{one.table}: version {one.version} is pinned as {one.name}")
-    if not found:
-        say("no version is pinned")
+    else:
+        for one in found:
+            say(f"{one.table}: version {one.version} is pinned as {one.name}")
+        if not found:
+            say("no version is pinned")
+    damaged.raise_found()
 
 
 def _print_vacuumed(done: "list[Vacuumed]") -> None:

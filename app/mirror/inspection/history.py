@@ -17,7 +17,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -36,7 +36,7 @@ from app.domain.model.table import FileNumber
 from app.landing.parquet_file import read_identity
 from app.landing.zone import LandingZone, PathKind
 from app.mirror.table_mirror import APPENDED_ROWS, DELETED_KEYS, FILES, GENERATION, KEY_COLUMNS, ROWS, inspect_table
-from app.mirror.target import KEPT, MirrorTarget, shown, store_error, vacuum_time
+from app.mirror.target import KEPT, DamagedTable, MirrorTarget, shown, store_error, vacuum_time
 from app.published.table_files import SCHEMA_SUFFIX, PublishedTable, list_tables
 from mirrorgate.errors import Code, Misconfigured, RejectedInput
 
@@ -323,14 +323,19 @@ def published_tables(zone: LandingZone, target: MirrorTarget) -> list[PublishedT
 def inspect_tables(zone: LandingZone, target: MirrorTarget, tables: list[PublishedTable]) -> Iterator[TableReport]:
     """Inspect tables, in their order, several at a time. Raises TemporarilyUnavailable `mirror_away`.
 
-    A table of a gateway whose last file is not the gateway's is stopped: that drain publishes nothing there either.
+    A table of a gateway whose last file is not the gateway's is stopped: that drain publishes nothing there either. So
+    is a table whose Delta log is damaged.
     """
     with reading(target.location), ThreadPoolExecutor(_READERS) as pool:
         yield from pool.map(partial(_inspect, zone, target), tables)
 
 
 def _inspect(zone: LandingZone, target: MirrorTarget, table: PublishedTable) -> TableReport:
-    report = inspect_table(zone, target, table)
+    try:
+        report = inspect_table(zone, target, table)
+    except DamagedTable as error:
+        reason = (str(error.code), error.detail, error.remedy)
+        return TableReport(str(table), MirrorState.STOPPED, None, 0, 0, 0, 0, *reason, None, None)
     if report.state is not MirrorState.IN_STEP or report.owner is None or not report.last_file:
         return report
     path = f"{table.folder}/{file_name(FileNumber(report.last_file))}"
@@ -364,7 +369,9 @@ def read_upkeep(target: MirrorTarget, names: Sequence[str]) -> dict[str, LastUpk
 
 
 def _read_upkeep(target: MirrorTarget, name: str) -> LastUpkeep:
-    delta = target.open(name)
+    delta = None
+    with suppress(DamagedTable), reading(name):
+        delta = target.open(name)
     if delta is None:
         return LastUpkeep()
     newest = read_history(target, delta, _UPKEEP_VERSIONS)

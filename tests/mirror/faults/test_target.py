@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.domain.mirror_report import MirrorState
+from app.mirror.target import DamagedTable
 from tests.mirror.chaos.mirror_process import CommandedMirror
 from tests.mirror.faults.conftest import FaultyTable, some_file
 from tests.mirror.model.history import Mirror
@@ -101,7 +102,7 @@ def test_a_log_with_a_broken_commit_does_not_start_the_table_anew(table: FaultyT
     whole = last.read_bytes()
     last.write_bytes(whole[: len(whole) // 2])
     table.land(some_file(3))
-    with pytest.raises(OSError, match="Order Lines"):
+    with pytest.raises(DamagedTable, match="Order Lines"):
         table.advance()
     last.write_bytes(whole)
     table.finish()

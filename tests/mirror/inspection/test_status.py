@@ -13,6 +13,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from app.mirror.inspection.maintenance import optimize_table, vacuum_table
+from app.mirror.table_mirror import MirrorLimits
 from app.published.table_files import PublishedTable
 from mirrorgate.cli.main import app
 from mirrorgate.errors import Code, MirrorgateError, TemporarilyUnavailable
@@ -78,6 +79,23 @@ def test_a_gap_and_a_broken_file_are_the_exit_status(landed: Landed) -> None:
     answer = landed.run("status", str(landed.zone))
     assert answer.exit_code == 1
     assert answer.stdout.count("remedy: ") == 2
+
+
+def test_a_damaged_table_is_named_with_its_remedy_and_the_others_are_treated(landed: Landed) -> None:
+    (landed.orders.delta_folder / "_delta_log" / f"{1:020}.json").unlink()
+    found = landed.status(1)
+    assert {name: one["state"] for name, one in found.items()} == {"plain": "in_step", "sales.my orders": "stopped"}
+    assert "delete" in found["sales.my orders"]["reason"]["remedy"]
+    landed.run("pin", "plain", "--name", "a")
+    for command in ("health", "optimize", "vacuum", "pins"):
+        answer = landed.run(command)
+        assert (answer.exit_code, "plain" in answer.output) == (1, True), command
+        assert isinstance(answer.exception, MirrorgateError)
+        assert "sales.my orders" in answer.exception.detail
+        assert "delete" in answer.exception.remedy
+    shutil.rmtree(landed.orders.delta_folder)
+    landed.orders.advance(MirrorLimits())
+    assert landed.status()["sales.my orders"]["file_number"] == 3
 
 
 def test_a_table_of_a_gateway_whose_last_file_is_foreign_is_not_in_step(landed: Landed) -> None:
