@@ -301,7 +301,8 @@ def _running_gateway(file: Path) -> tuple[str, Path | None] | None:
     """Return the URL and certificate of the gateway that runs on a data directory; None if the file names none."""
     try:
         found = json.loads(file.read_text())
-        os.kill(found["pid"], 0)  # after a crash, the file remains
+        with suppress(PermissionError):  # it is another user's
+            os.kill(found["pid"], 0)  # after a crash, the file remains
         return str(found["url"]), Path(found["certificate"]) if "certificate" in found else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
