@@ -3,8 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -49,39 +47,23 @@ def doctor(
     configure_logging(settings, is_command=True)
     address = None if settings.landing_zone is None else zone_address(settings)
     database_url = None if settings.database_url is None else settings.database_url.get_secret_value()
-    with _new_folders_removed(None if address is None or address.is_remote else Path(address.location)):
-        findings = examine(
-            address,
-            database_url,
-            os.environ,
-            data_dir=data_dir if data_dir.is_dir() else None,
-            mask_secret=MaskSecret.given(settings.mask_secret_bytes),
-        )
-        findings += not_examined(address, database_url)
-        findings += examine_machine(settings)
-        if spark:
-            findings += _spark_findings(settings, data_dir)
+    findings = examine(
+        address,
+        database_url,
+        os.environ,
+        data_dir=data_dir if data_dir.is_dir() else None,
+        mask_secret=MaskSecret.given(settings.mask_secret_bytes),
+    )
+    findings += not_examined(address, database_url)
+    findings += examine_machine(settings)
+    if spark:
+        findings += _spark_findings(settings, data_dir)
     if as_json:
         print_json(findings)
     else:
         OUTPUT.print(findings_grid(findings))
     if unsafe_among(findings):
         raise typer.Exit(1)
-
-
-@contextmanager
-def _new_folders_removed(zone: Path | None) -> Iterator[None]:
-    """Remove the empty folders that the checks leave in a landing zone on this machine, and the zone if it is new."""
-    from app.landing.publish import SCRATCH
-
-    folders = () if zone is None else (zone / SCRATCH, zone, *zone.parents)
-    missing = [folder for folder in folders if not folder.exists()]
-    try:
-        yield
-    finally:
-        for folder in missing:
-            with suppress(OSError):
-                folder.rmdir()
 
 
 def findings_grid(findings: list[Finding]) -> "Grid":

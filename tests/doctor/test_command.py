@@ -42,8 +42,7 @@ def set_up(database_url: str, landing_zone: Path) -> Mapping[str, str]:
 def test_the_command_prints_findings_as_json_and_exits_1_when_something_is_unsafe(
     database_url: str, tmp_path: Path
 ) -> None:
-    variables = set_up(database_url, tmp_path / "new" / "zone")
-    ran = run("mirrorgate.cli", "doctor", "--json", **variables, MIRRORGATE_LANDINGZONE="/x")
+    ran = run("mirrorgate.cli", "doctor", "--json", **set_up(database_url, tmp_path), MIRRORGATE_LANDINGZONE="/x")
     findings = first_json(ran.stdout)
     assert ran.returncode == 1
     assert [found["check"] for found in findings if found["outcome"] == "unsafe"] == UNSAFE
@@ -53,7 +52,7 @@ def test_the_command_prints_findings_as_json_and_exits_1_when_something_is_unsaf
     assert {"zone_rename_keeps_existing", "postgres_listen", "postgres_clock", "descriptor_limit", "memory"} <= {
         found["check"] for found in findings
     }
-    assert [*tmp_path.rglob("*")] == []
+    assert [*tmp_path.rglob("*")] == [tmp_path / "_scratchPad"]
 
 
 def test_a_drain_on_an_unsafe_database_does_not_start(database_url: str, tmp_path: Path) -> None:
