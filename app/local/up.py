@@ -218,7 +218,7 @@ def _check_folder(folder: Path, code: Code, setting: str, data_dir: Path) -> Non
     must contain neither the keys of the data directory nor the database.
     """
     place, private = folder.resolve(), data_dir.resolve()
-    if private.is_relative_to(place) or place.is_relative_to(private / "postgres"):
+    if place == private or place.is_relative_to(private / "postgres"):
         raise Misconfigured(
             code,
             f"{setting}, {folder}: the keys or the database in the data directory {data_dir} would be in it",

@@ -105,7 +105,7 @@ def test_a_landing_zone_that_cannot_be_made_is_rejected_before_anything_is_made(
     for place in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/mirrorgate")):
         with pytest.raises(Misconfigured, match="MIRRORGATE_LANDING_ZONE"):
             plan_up(Settings(port=0), tmp_path / "data", str(place), os.environ)
-    for place in (tmp_path, tmp_path / "data", tmp_path / "data/postgres", tmp_path / "data/postgres/base"):
+    for place in (tmp_path / "data", tmp_path / "data/postgres", tmp_path / "data/postgres/base"):
         with pytest.raises(Misconfigured, match="data directory"):
             plan_up(Settings(port=0), tmp_path / "data", str(place), os.environ)
     plan_up(Settings(port=0), tmp_path / "data", str(tmp_path / "a" / "b"), os.environ)
