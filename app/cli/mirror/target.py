@@ -122,7 +122,7 @@ class DamagedTables:
     """The damaged tables among those that a command treats one after the other."""
 
     def __init__(self) -> None:
-        self._first: DamagedTable | None = None
+        self._found: list[DamagedTable] = []
 
     @contextmanager
     def skipped(self) -> Iterator[None]:
@@ -132,12 +132,10 @@ class DamagedTables:
         try:
             yield
         except DamagedTable as error:
-            if self._first is None:
-                self._first = error
-            else:
-                self._first.errors += error.errors
+            self._found.append(error)
 
     def raise_found(self) -> None:
         """Raise DamagedTable, which names all of them, if there is one."""
-        if self._first is not None:
-            raise self._first
+        if self._found:
+            self._found[0].errors = [problem for error in self._found for problem in error.errors]
+            raise self._found[0]
