@@ -92,21 +92,18 @@ class JsonRequest(Request):
 
 
 def _decode_document(body: bytes) -> Any:
+    wrong = "it is not UTF-8"
     try:
-        value = _DOCUMENT.decode(body.decode("utf-8-sig"))
-        if _SURROGATE.search(body):
-            json.dumps(value, ensure_ascii=False).encode()
+        text = body.decode("utf-8-sig")
+        wrong = "it is nested too deeply, or a number has too many digits"
+        value = _DOCUMENT.decode(text)
+        wrong = "a string has half of a surrogate pair"
+        json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError:
         raise
-    except UnicodeError as error:
-        what = "a string has half of a surrogate pair" if isinstance(error, UnicodeEncodeError) else "it is not UTF-8"
-    except RecursionError:
-        what = "it is nested too deeply"
-    except ValueError:
-        what = "a number has too many digits"
-    else:
-        return value
-    raise RejectedInput(Code.MALFORMED_JSON, f"not valid JSON: {what}")
+    except (ValueError, RecursionError):
+        raise RejectedInput(Code.MALFORMED_JSON, f"not valid JSON: {wrong}") from None
+    return value
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -119,7 +116,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _DOCUMENT: Final = json.JSONDecoder(object_pairs_hook=_unique)
-_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class JsonRoute(APIRoute):
