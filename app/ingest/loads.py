@@ -10,7 +10,6 @@ from app.domain.model.names import TableName
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import Table
 from app.domain.rows.from_arrow import changed_rows, snapshot_rows
-from app.domain.rows.row_rules import RowRules
 from app.formats.arrow import decode_arrow_stream
 from app.formats.foreign_forms import Form, explained
 from app.formats.rows.columnar import split_operations
@@ -46,22 +45,28 @@ class ArrowLoad:
     limits: InputLimits = UNLIMITED
     rows: RowsOfStream | None = None
     """None for the snapshot rows of an initial load."""
-    load_id: LoadId | None = None
-    """The load session that the rows belong to."""
 
-    async def accept(self, ingest: Ingest, principal: Principal, identity: RequestIdentity | None) -> IngestResult:
-        """Stage the rows as one batch and return after COMMIT. Raises what `Ingest.accept` raises."""
-        return await or_stored_result(self._accept(ingest, principal, identity))
+    async def accept(
+        self, ingest: Ingest, principal: Principal, identity: RequestIdentity | None, load_id: LoadId | None = None
+    ) -> IngestResult:
+        """Stage the rows as one batch, of a load session if one is named, and return after COMMIT.
 
-    def batch(self, table_cache: TableCache, principal: Principal) -> tuple[Batch, Registered | None]:
+        Raises what `Ingest.accept` raises.
+        """
+        step = None if load_id is None else LoadStep(load_id)
+        return await or_stored_result(self._accept(ingest, principal, identity, step))
+
+    def batch(
+        self, table_cache: TableCache, principal: Principal, *, in_load: bool = False
+    ) -> tuple[Batch, Registered | None]:
         """Return the typed rows, and what the stream registered for them. Raises RejectedInput or TableMoved."""
         limits = self.limits.adding()
         bounds = (limits.value_bytes, limits.reserve)
         if self.rows is None:  # the table first: a body says nothing about a table that the caller may not see
             table = _accepting(present_table(self.table, table_cache, principal))
             given = decode_arrow_stream(self.body, limits)
-            rows = snapshot_rows(given, self._rules(table, table_cache), *bounds)
-            if table.schema.can_need_marker and table.cdc_started and self.load_id is None:  # a reload: upserts
+            rows = snapshot_rows(given, table_cache.rules(table, in_load=in_load), *bounds)
+            if table.schema.can_need_marker and table.cdc_started and not in_load:  # a reload: upserts
                 table = give_marker(table, table_cache, principal)
             return Batch(table, rows), None
         given = decode_arrow_stream(self.body, limits)
@@ -74,27 +79,27 @@ class ArrowLoad:
         table = _accepting(present_table(self.table, table_cache, principal))
         if table.schema.can_need_marker and {*operations.kinds} != {Operation.INSERT}:
             table = give_marker(table, table_cache, principal)
-        rows = changed_rows(given, operations, self._rules(table, table_cache), *bounds)
+        rows = changed_rows(given, operations, table_cache.rules(table, in_load=in_load), *bounds)
         return Batch(table, rows), registered
 
     def explained(self, error: RejectedInput) -> RejectedInput:
         """Return the rejection of the body, which names the right endpoint if the body is of another form."""
         return explained(error, self.body, Form.ARROW)
 
-    def _rules(self, table: Table, table_cache: TableCache) -> RowRules:
-        return table_cache.rules(table, in_load=self.load_id is not None)
-
-    async def _accept(self, ingest: Ingest, principal: Principal, identity: RequestIdentity | None) -> IngestResult:
+    async def _accept(
+        self, ingest: Ingest, principal: Principal, identity: RequestIdentity | None, step: LoadStep | None
+    ) -> IngestResult:
         await ingest.check_not_staged(identity)
         done: list[Registered] = []
 
         async def attempt() -> IngestResult:
-            batch, registered = await asyncio.to_thread(self.batch, ingest.table_cache, principal)
+            batch, registered = await asyncio.to_thread(
+                self.batch, ingest.table_cache, principal, in_load=step is not None
+            )
             if registered is not None:
                 done.append(registered)
             ingest.check_room(batch.table)
             answer = registered_answer(done[0] if done else None)
-            step = None if self.load_id is None else LoadStep(self.load_id)
             content = StagingRequest([batch], identity, registered=answer, load=step)
             try:
                 return IngestResult(await ingest.stage(content), registered=answer)

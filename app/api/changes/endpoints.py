@@ -9,10 +9,9 @@ The answer 202 is made after COMMIT.
 import asyncio
 import io
 import zlib
-from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 import zstandard
@@ -21,7 +20,6 @@ from fastapi import Request
 from app.api.auth.dependencies import authorize_change
 from app.api.changes.parameters import (
     ChangeQuery,
-    StreamQuery,
     arcion_query,
     csv_query,
     debezium_query,
@@ -202,19 +200,16 @@ PREFIX: Final = "/v1/changes"
 _REPLAYED: Final = {"Idempotency-Replayed": "true"}
 _ENCODER: Final = msgspec.json.Encoder()
 
-_QueryOf: TypeAlias = Callable[[Exchange], ChangeQuery]
 _ReadQuery: TypeAlias = Callable[[bytes], ChangeQuery]
 
 
 class ChangeEndpoint:
     """Endpoint for change requests of one format, outside the framework and as the body of its route."""
 
-    def __init__(
-        self, source_format: str, accept: Callable[[Exchange], Coroutine[Any, Any, IngestResult | Answer]]
-    ) -> None:
-        """Prepare. `accept` returns what was accepted, or the whole answer of a dry run."""
+    def __init__(self, source_format: str, query_of: Callable[[Exchange], ChangeQuery]) -> None:
+        """Prepare. `query_of` reads the query by the content type."""
         self.path: Final = f"{PREFIX}/{source_format}"
-        self._accept = accept
+        self._query_of = query_of
         self._changes = ACCEPTED_CHANGES.labels(source_format)
         self._dead_letters = DEAD_LETTERS.labels(source_format)
 
@@ -241,42 +236,28 @@ class ChangeEndpoint:
             self._dead_letters.inc(result.dead_letters)
         return Answer(202, content)
 
-
-async def _accept_messages(query_of: _QueryOf, exchange: Exchange) -> IngestResult | Answer:
-    """Stage the messages of a body, or answer a dry run."""
-    principal = await authorize_change(exchange)
-    named, query, gateway = identity_headers(exchange), query_of(exchange), gateway_in(exchange.scope)
-    named.check_stages_all(dry_run=query.given.dry_run, keeps_rejected=query.given.keeps_rejected)
-    body = await read_body(exchange, gateway.settings)
-    identity = named.identity(exchange, body)
-    limits = limits_of(exchange, gateway.settings, gateway.input_limits, body)
-    reader = query.reader_of(body, limits=limits, keep_rejected=query.given.keeps_rejected)
-    try:
-        if query.given.dry_run:
-            return Answer(200, msgspec.json.encode(await perform_dry_run(gateway.ingest, reader, principal)))
-        return await gateway.ingest.accept(reader, principal, identity, named.load_id)
-    except RejectedInput as error:
-        raise await asyncio.to_thread(reader.explained, error) from None
-
-
-async def _accept_arrow(query_of: Callable[[Exchange], StreamQuery], exchange: Exchange) -> IngestResult | Answer:
-    """Stage the rows of an Arrow stream, or answer a dry run."""
-    principal = await authorize_change(exchange)
-    named, query, gateway = identity_headers(exchange), query_of(exchange), gateway_in(exchange.scope)
-    named.check_stages_all(dry_run=query.dry_run, keeps_rejected=False)
-    body = await read_body(exchange, gateway.settings)
-    identity = named.identity(exchange, body)
-    limits = limits_of(exchange, gateway.settings, gateway.input_limits, body)
-    load = ArrowLoad(query.table, body, limits, query.rows, named.load_id)
-    try:
-        if query.dry_run:
-            return Answer(200, msgspec.json.encode(await perform_dry_run(gateway.ingest, load, principal)))
-        return await load.accept(gateway.ingest, principal, identity)
-    except RejectedInput as error:
-        raise await asyncio.to_thread(load.explained, error) from None
+    async def _accept(self, exchange: Exchange) -> IngestResult | Answer:
+        """Stage what a body has, or answer a dry run."""
+        principal = await authorize_change(exchange)
+        named, query, gateway = identity_headers(exchange), self._query_of(exchange), gateway_in(exchange.scope)
+        dry_run = query.given.dry_run
+        named.check_stages_all(dry_run=dry_run, keeps_rejected=query.given.keeps_rejected)
+        body = await read_body(exchange, gateway.settings)
+        identity = named.identity(exchange, body)
+        reader = query.reader(body, limits_of(exchange, gateway.settings, gateway.input_limits, body))
+        try:
+            if dry_run:
+                return Answer(200, msgspec.json.encode(await perform_dry_run(gateway.ingest, reader, principal)))
+            if isinstance(reader, ArrowLoad):
+                return await reader.accept(gateway.ingest, principal, identity, named.load_id)
+            return await gateway.ingest.accept(reader, principal, identity, named.load_id)
+        except RejectedInput as error:
+            raise await asyncio.to_thread(reader.explained, error) from None
 
 
-def _query_of(read: _ReadQuery, others: Mapping[str, _ReadQuery] = MappingProxyType({})) -> _QueryOf:
+def _query_of(
+    read: _ReadQuery, others: Mapping[str, _ReadQuery] = MappingProxyType({})
+) -> Callable[[Exchange], ChangeQuery]:
     """Return what reads the query of a JSON body, or of a body of one of the other content types."""
 
     def query_of(exchange: Exchange) -> ChangeQuery:
@@ -289,31 +270,16 @@ def _query_of(read: _ReadQuery, others: Mapping[str, _ReadQuery] = MappingProxyT
     return query_of
 
 
-def _rows_stream_query_of(exchange: Exchange) -> StreamQuery:
-    return rows_stream_query(exchange.scope["query_string"])
-
-
-def _load_query_of(exchange: Exchange) -> StreamQuery:
+def _load_query_of(exchange: Exchange) -> ChangeQuery:
     check_arrow_type(exchange.head.content_type)
     return load_query(exchange.scope["query_string"])
 
 
-async def _accept_rows(exchange: Exchange) -> IngestResult | Answer:
-    """Stage plain rows, in JSON, CSV or an Arrow stream."""
-    if media_type(exchange.head.content_type) == ARROW_STREAM:
-        return await _accept_arrow(_rows_stream_query_of, exchange)
-    return await _accept_messages(_rows_query_of, exchange)
-
-
-_rows_query_of: Final = _query_of(rows_query, {CSV: rows_csv_query})
-
-ARCION: Final = ChangeEndpoint("arcion", partial(_accept_messages, _query_of(arcion_query, {CSV: csv_query})))
-REPLICATE: Final = ChangeEndpoint(
-    "replicate", partial(_accept_messages, _query_of(replicate_query, {AVRO: replicate_avro_query}))
-)
-DEBEZIUM: Final = ChangeEndpoint("debezium", partial(_accept_messages, _query_of(debezium_query)))
-ROWS: Final = ChangeEndpoint("rows", _accept_rows)
-ARROW: Final = ChangeEndpoint("arrow", partial(_accept_arrow, _load_query_of))
+ARCION: Final = ChangeEndpoint("arcion", _query_of(arcion_query, {CSV: csv_query}))
+REPLICATE: Final = ChangeEndpoint("replicate", _query_of(replicate_query, {AVRO: replicate_avro_query}))
+DEBEZIUM: Final = ChangeEndpoint("debezium", _query_of(debezium_query))
+ROWS: Final = ChangeEndpoint("rows", _query_of(rows_query, {CSV: rows_csv_query, ARROW_STREAM: rows_stream_query}))
+ARROW: Final = ChangeEndpoint("arrow", _load_query_of)
 
 ENDPOINTS: Final = {endpoint.path: endpoint for endpoint in (ARCION, REPLICATE, DEBEZIUM, ROWS, ARROW)}
 """The endpoints by path."""

@@ -31,12 +31,14 @@ from app.api.server.request_parameters import (
     read_parameters,
 )
 from app.domain.loads import LoadId
+from app.domain.model.change import InputLimits
 from app.domain.model.names import TableName
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.rows.source_order import MAX_PARTITION_CHARACTERS
 from app.ingest import (
     ArcionCsv,
     ArcionJson,
+    ArrowLoad,
     BodyReader,
     CsvDialect,
     CsvLayout,
@@ -231,8 +233,12 @@ class ChangeQuery:
     """The parsed form of a valid query."""
 
     given: ChangeParameters
-    reader_of: Callable[..., BodyReader]
+    reader_of: Callable[..., BodyReader | ArrowLoad]
     """Makes the reader of a body, with what the query says about it."""
+
+    def reader(self, body: bytes, limits: InputLimits) -> BodyReader | ArrowLoad:
+        """Return the reader of a body, which keeps rejected messages if the query says so."""
+        return self.reader_of(body, limits=limits, **({"keep_rejected": True} if self.given.keeps_rejected else {}))
 
 
 CHANGE_NAMES: Final = frozenset(ChangeParameters.model_fields)
@@ -344,16 +350,6 @@ def csv_query(query: bytes) -> ChangeQuery:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class StreamQuery:
-    """The valid query of an Arrow stream."""
-
-    table: TableName
-    rows: RowsOfStream | None = None
-    """None for the snapshot rows of an initial load."""
-    dry_run: bool = False
-
-
 class LoadParameters(Parameters):
     """Parameters of initial loads."""
 
@@ -361,12 +357,12 @@ class LoadParameters(Parameters):
 
 
 @cached
-def load_query(query: bytes) -> StreamQuery:
+def load_query(query: bytes) -> ChangeQuery:
     """Read the query of an initial load. Raises what `arcion_query` raises."""
     given = read_parameters(LoadParameters, "query", query_values(query, frozenset(LoadParameters.model_fields)))
     if not given.table:
         raise RejectedInput(Code.BAD_REQUEST, "an Arrow stream requires the parameter `table`")
-    return StreamQuery(TableName.parse(given.table))
+    return ChangeQuery(ChangeParameters(), partial(ArrowLoad, TableName.parse(given.table)))
 
 
 class DebeziumParameters(PartitionParameters):
@@ -534,7 +530,7 @@ def _check_no_stream(values: Mapping[str, str]) -> None:
 
 
 @cached
-def rows_stream_query(query: bytes) -> StreamQuery:
+def rows_stream_query(query: bytes) -> ChangeQuery:
     """Read the query of plain rows as an Arrow stream. Raises what `arcion_query` raises."""
     values = query_values(query, _ROWS_NAMES | _STREAM_NAMES)
     given = read_parameters(RowsParameters, "query", values)
@@ -547,4 +543,5 @@ def rows_stream_query(query: bytes) -> StreamQuery:
         given.check_keys()
         key_columns = parse_names(given.key_columns)
     declared = given.declared if key_columns is None else None
-    return StreamQuery(given.required_table, RowsOfStream(given.op, declared, key_columns), given.dry_run)
+    rows = RowsOfStream(given.op, declared, key_columns)
+    return ChangeQuery(given, partial(ArrowLoad, given.required_table, rows=rows))

@@ -212,7 +212,7 @@ async def try_messages(
     """
     gateway = gateway_in(exchange.scope)
     limits = limits_of(exchange, gateway.settings, gateway.input_limits, body)
-    reader = _QUERIES[source_format](query).reader_of(body, limits=limits, keep_rejected=False)
+    reader = _QUERIES[source_format](query).reader_of(body, limits=limits)
     try:
         return await perform_dry_run(gateway.ingest, reader, principal)
     except RejectedInput as error:
