@@ -351,6 +351,8 @@ def _from_text(texts: pa.StringArray, column_type: ColumnType, reading: ValueRea
         return texts
     if column_type.name in {TypeName.BINARY, TypeName.JSON}:
         return None
+    if column_type.name is TypeName.DECIMAL and not _can_be_cast(texts, column_type.scale):
+        return None
     try:
         if column_type.name is TypeName.TIMESTAMP:
             return _timestamps(texts, reading.zone)
@@ -368,7 +370,7 @@ def _trusted(texts: pa.StringArray, array: pa.Array, column_type: ColumnType) ->
         return pc.all(pc.is_finite(array)).as_py() is not False and not _may_underflow(texts, array)
     if column_type.name is TypeName.DATE:
         return pc.any(pc.less(array, _FIRST_DATE)).as_py() is not True
-    return column_type.name is not TypeName.DECIMAL or _cannot_wrap(texts, column_type.scale)
+    return True
 
 
 def _may_underflow(texts: pa.StringArray, array: pa.Array) -> bool:
@@ -379,8 +381,11 @@ def _may_underflow(texts: pa.StringArray, array: pa.Array) -> bool:
     )
 
 
-def _cannot_wrap(texts: pa.StringArray, scale: int) -> bool:
-    """Return True if no string has, or becomes at this scale, more than 38 digits: the kernel wraps silently."""
+def _can_be_cast(texts: pa.StringArray, scale: int) -> bool:
+    """Return True if no string has an exponent, or more than 38 digits, now or at this scale.
+
+    The kernel wraps silently there, and reads beyond its table of powers of ten: `1e-100000000` ends the process.
+    """
     lengths = pc.binary_length(texts)
     if hold_any(texts, b"eE") or (pc.max(lengths).as_py() or 0) > MAX_DECIMAL_DIGITS + 1:
         return False

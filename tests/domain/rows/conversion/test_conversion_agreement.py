@@ -24,7 +24,7 @@ NUMBERS = st.builds(
         st.sampled_from(["", ".", ".0", "."]),
         DIGITS,
         st.sampled_from(["", "", "e", "E+", "e-"]),
-        st.text("0123456789", max_size=3) | st.sampled_from(["00005", "99999", "9" * 30]),
+        st.text("0123456789", max_size=3) | st.sampled_from(["00005", "99999", "100000000", "9" * 30]),
         st.sampled_from(["", "", "", " ", "f", "d", "_"]),
     ),
 )
@@ -188,3 +188,11 @@ def test_a_decimal_is_kept_exactly_or_rejected(number: Decimal) -> None:
     except BadValues:
         return
     assert kept == [number]
+
+
+@pytest.mark.parametrize(
+    "text", ["1e-100000000", "0e-10000000", "0." + "0" * 3_000_000, "1" + "0" * 50_000 + "e-50000"]
+)
+def test_a_decimal_beyond_the_powers_of_ten_that_arrow_knows_does_not_end_the_process(text: str) -> None:
+    column_type = ColumnType.parse("decimal(10,2)")
+    assert by_convert([text], column_type) == by_definition([text], column_type)
