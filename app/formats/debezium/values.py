@@ -410,6 +410,8 @@ def decimal_text(value: Any, scale: int) -> SourceValue:
     content = _decoded(value, "is not base64 of a decimal")
     if not 1 <= len(content) <= MAX_DECIMAL_BYTES:
         raise ValueError("is not base64 of a decimal")
+    if abs(scale) > _EXACT.Emax // 2:
+        raise ValueError("has a scale that no decimal has")
     text = format(Decimal(int.from_bytes(content, "big", signed=True)).scaleb(-scale, _EXACT), "f")
     return text.rstrip("0").removesuffix(".") if scale > MAX_SCALE else text
 

@@ -205,6 +205,13 @@ def test_a_decimal_has_the_column_that_holds_it(
     assert len(as_text) < 50
 
 
+@pytest.mark.parametrize("scale", ["100000", "-99999", "2000000000"])
+def test_a_decimal_of_a_scale_that_is_a_mistake_is_rejected(scale: str) -> None:
+    one = field("bytes", f"{CONNECT}Decimal", parameters={"scale": scale, "connect.decimal.precision": "5"})
+    with pytest.raises(ValueError, match="has a scale that no decimal has"):
+        typed(one, in_bytes(1), "decimal(10,2)")
+
+
 @pytest.mark.parametrize("digits", [("45", "5"), ("5", "39"), ("0", "0")])
 def test_a_decimal_of_more_digits_than_columns_have_is_for_the_table_to_decide(digits: tuple[str, str]) -> None:
     parameters = {"connect.decimal.precision": digits[0], "scale": digits[1]}
