@@ -701,7 +701,7 @@ class Code(StrEnum):
     LAST_FILE_MISSING = Kind.BROKEN.code(
         "The last file of the table was deleted by someone other than Fabric, and the next one would follow a gap.",
         "Have the file written again (`mirrorgate tables repair`) and release the table, or rebuild or recreate it "
-        "(docs/troubleshoot/quarantined.md#last_file_missing).",
+        "(docs/troubleshoot/quarantined.md).",
     )
     LANDING_FOLDER_LOST = Kind.BROKEN.code(
         "The table's landing folder is missing, or belongs to another generation or gateway.",
