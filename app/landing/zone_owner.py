@@ -53,8 +53,8 @@ def claim_zone(
 ) -> KnownZone:
     """Claim the zone for this installation; safe to repeat, by one process of an installation at a time.
 
-    A copy of the `former` zone, or that zone at another address, gets an id of its own, so that a drain on the former
-    one notices. Invariant: a database never publishes into two zones with one id.
+    A copy of the `former` zone, or that zone at another address, gets a new id, by which a drain on the former zone
+    notices the move. Invariant: a database never publishes into two zones with one id.
 
     The marker appears whole, and never replaces another one if the store obeys rename conditions; if it does not, two
     gateways that claim at the same moment may both continue until the next start. A process that dies inside leaves at

@@ -222,7 +222,7 @@ def _check_folder(folder: Path, code: Code, setting: str, data_dir: Path) -> Non
         raise Misconfigured(
             code,
             f"{setting}, {folder}: the keys or the database in the data directory {data_dir} would be in it",
-            remedy="Give a folder of its own.",
+            remedy="Give another folder.",
         )
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:

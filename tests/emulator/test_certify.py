@@ -112,7 +112,7 @@ def test_a_wrong_call_is_told(arguments: list[str]) -> None:
 
 
 def test_sigterm_ends_the_publisher_and_removes_the_files(tmp_path: Path) -> None:
-    program = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
+    program = "import os, signal, sys; open(sys.argv[1], 'w').write(str(os.getpid())); signal.pause()"
     command = [sys.executable, "-m", "mirrorgate.cli", "certify", "--", sys.executable, "-c", program, "pid"]
     folder = tmp_path / "temporary"
     folder.mkdir()

@@ -26,6 +26,6 @@ def test_an_example_stages_its_row(
     gateway.register("shop.orders", {"id": "int64"}, ["id"], row_images="on").raise_for_status()
     names = {each: getattr(mirrorgate, each) for each in mirrorgate.__all__}
     names |= {"url": gateway.address, "key": ADMIN_KEY}
-    exec("async def example():\n" + textwrap.indent(example_of(name), "    "), names)  # noqa: S102  # the code comes from our own docstrings
+    exec("async def example():\n" + textwrap.indent(example_of(name), "    "), names)  # noqa: S102  # the code is that of the docstrings
     asyncio.run(names["example"]())
     assert 1 in keys(api_engine, "shop.orders")
