@@ -77,6 +77,7 @@ def open_writer(file: Path | io.RawIOBase, first: pa.Table, compression: str) ->
         version="2.6",
         coerce_timestamps="us",
         store_schema=False,
+        write_page_checksum=True,
         use_dictionary=dictionary_columns(first),
         dictionary_pagesize_limit=MAX_DICTIONARY_BYTES,
     )

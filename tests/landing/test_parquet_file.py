@@ -197,6 +197,15 @@ def test_no_part_of_a_file_is_taken_for_a_whole_one() -> None:
         assert read_identity(io.BytesIO(content[:length])) is None
 
 
+def test_a_flipped_bit_of_a_value_is_found_by_its_page() -> None:
+    content, _ = written([ids(7_777, 2)], layout=FileLayout(marker_first=False, compression="none"))
+    at = content.index((7_777).to_bytes(8, "little"))
+    damaged = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+    assert table_of(damaged)["id"].to_pylist() == [7_776, 2]
+    with pytest.raises(OSError, match="checksum"):
+        pq.read_table(io.BytesIO(damaged), page_checksum_verification=True)
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"PAR1", b"PAR1PAR1", b"PAR1" + bytes(100) + b"PAR1", b"id,name\n1,a\n", bytes(1000)]
 )
