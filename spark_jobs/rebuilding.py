@@ -130,7 +130,7 @@ def copy_part(config: BuildConfig, order: PartOrder) -> PartResult:
 
 
 def _checked(rows: CheckedRows, part: Part) -> PartResult:
-    hashes = b"".join(map(_hash, rows.keys.to_pylist()))
+    hashes = b"".join(hashlib.blake2b(key, digest_size=HASH_BYTES).digest() for key in rows.keys.to_pylist())
     return PartResult(part.rows, rows.findings, hashes, tuple(rows.keyless))
 
 
@@ -143,10 +143,6 @@ def _landing(rows: RebuiltRows, order: PartOrder) -> pa.RecordBatch:
     return projected_batch(
         rows.batch, audited, rebuilt, Acceptance(BatchSequence(order.part.number), datetime.now(UTC))
     )
-
-
-def _hash(key: bytes) -> bytes:
-    return hashlib.blake2b(key, digest_size=HASH_BYTES).digest()
 
 
 log = structlog.get_logger()

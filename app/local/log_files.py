@@ -217,12 +217,8 @@ class ChildLog:
             return line.strip()
         level = next((level for level, words in _LEVELS if any(word in line for word in words)), b"info")
         text = line.decode(errors="replace").rstrip()
-        facts = {"event": text, "process": self._name, "level": level.decode(), "timestamp": _now()}
+        facts = {"event": text, "process": self._name, "level": level.decode(), "timestamp": datetime.now(UTC)}
         return msgspec.json.encode(facts)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
 
 
 def configure_up_logging(settings: Settings, data_dir: Path, console: Console) -> None:

@@ -188,8 +188,8 @@ def remote_tables(location: str, options: Mapping[str, str]) -> list[str]:
         below = dict(zip(first, threads.map(lambda name: _folders(store, name), first), strict=True))
         found = [name for name in first if _LOG_FOLDER in below[name]]
         inner = [f"{name}/{table}" for name in first if name not in found for table in _tables(below[name])]
-        kinds = threads.map(lambda path: _is_table(store, path), inner)
-        return found + [path for path, is_table in zip(inner, kinds, strict=True) if is_table]
+        logs = threads.map(lambda path: store.get_file_info(f"{path}/{_LOG_FOLDER}"), inner)
+        return found + [path for path, log in zip(inner, logs, strict=True) if log.type is fs.FileType.Directory]
 
 
 def _folders(store: fs.FileSystem, path: str) -> list[str]:
@@ -199,10 +199,6 @@ def _folders(store: fs.FileSystem, path: str) -> list[str]:
 
 def _tables(names: list[str]) -> list[str]:
     return [name for name in names if not name.startswith("_")]
-
-
-def _is_table(store: fs.FileSystem, path: str) -> bool:
-    return bool(store.get_file_info(f"{path}/{_LOG_FOLDER}").type is fs.FileType.Directory)
 
 
 def arrow_dataset(delta: DeltaTable) -> ds.Dataset:

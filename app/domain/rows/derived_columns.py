@@ -482,10 +482,6 @@ def _truncated(node: Expression, operand: pa.Array) -> Derived:
     return _none(pc.floor_temporal(times, unit=node.value, week_starts_monday=True).cast(times.type).view(operand.type))
 
 
-def _concatenated(_: Expression, left: pa.Array, right: pa.Array) -> Derived:
-    return _none(pc.binary_join_element_wise(left, right, ""))
-
-
 def _substring(node: Expression, operand: pa.Array) -> Derived:
     return _none(pc.utf8_slice_codeunits(operand, *node.value))
 
@@ -505,7 +501,7 @@ _EAGER: Final[Mapping[Op, Callable[..., Derived]]] = {
     Op.ROUND: _rounded,
     Op.EXTRACT: _extracted,
     Op.DATE_TRUNC: _truncated,
-    Op.CONCATENATE: _concatenated,
+    Op.CONCATENATE: _simple(lambda left, right: pc.binary_join_element_wise(left, right, "")),
     Op.SUBSTRING: _substring,
     Op.UPPER: _simple(pc.utf8_upper),
     Op.LOWER: _simple(pc.utf8_lower),

@@ -71,7 +71,7 @@ class ImageOverlay:
             return rows, {}
         if not images.incomplete and not images.key_changes:
             layer = dict(zip(images.keys, images.images, strict=True))
-            if not self._may_repeat(images, layer) and not self._flags(images):
+            if not self._may_repeat(images, layer) and not (self.table.options.flags_deletes and images.has_deletes):
                 return rows, layer
         walk = _Walk(self, images)
         if not walk.run_at_once():
@@ -132,10 +132,6 @@ class ImageOverlay:
         # Sets and views are compared by the shorter one, so that a long transaction costs a short batch nothing.
         live = (self.written.keys(), self.stored.keys(), self.present)
         return any(not layer.keys().isdisjoint(keys) for keys in live)
-
-    def _flags(self, images: ImageRows) -> bool:
-        """Return True if rows are deleted, and remain in the mirror."""
-        return self.table.options.flags_deletes and images.has_deletes
 
     def _landing(self, rows: LandingRows, images: ImageRows, walk: "_Walk") -> LandingRows:
         batch = rows.batch

@@ -85,11 +85,8 @@ def rejection(problems: Iterable[Problem], *, remedy: str | None = None) -> Reje
 
     Within a message, wrong values and names precede missing columns, which they often explain.
     """
-    return RejectedInput.of(tuple(sorted(problems, key=_by_message)), remedy=remedy)
-
-
-def _by_message(problem: Problem) -> tuple[int, bool]:
-    return problem.index or 0, problem.code in LACKING
+    by_message = sorted(problems, key=lambda problem: (problem.index or 0, problem.code in LACKING))
+    return RejectedInput.of(tuple(by_message), remedy=remedy)
 
 
 def landing_rows(changes: Sequence[Change], rules: RowRules | TableSchema) -> LandingRows:

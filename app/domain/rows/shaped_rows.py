@@ -89,8 +89,8 @@ class _Filler:
         one = requests[0] if len(requests) == 1 else None
         shapes = one.shapes if one else [*chain.from_iterable(request.shapes for request in requests)]
         self._null_text = all(request.null_text for request in requests)
-        self._before = one.before if one else [*chain.from_iterable(map(self._images_before, requests))]
-        self._after = one.after if one else [*chain.from_iterable(map(self._images_after, requests))]
+        self._before = one.before if one else [*chain.from_iterable(self._images(one, one.before) for one in requests)]
+        self._after = one.after if one else [*chain.from_iterable(self._images(one, one.after) for one in requests)]
         alike = bool(shapes) and shapes[0] is shapes[-1] and shapes.count(shapes[0]) == len(shapes)
         self._kinds = [id(shapes[0])] * len(shapes) if alike else [*map(id, shapes)]
         """By change: the identity of its shape, which is found faster than the shape; negative if its key changes."""
@@ -217,19 +217,13 @@ class _Filler:
             differ = pc.or_(differ, pc.invert(pc.or_(pc.fill_null(pc.equal(one, other), False), both_null)))
         return differ
 
-    def _images_before(self, request: ShapedChanges) -> Sequence[Values | None]:
-        return request.before if request.null_text is self._null_text else [*map(_image_with_nulls, request.before)]
-
-    def _images_after(self, request: ShapedChanges) -> Sequence[Values | None]:
-        return request.after if request.null_text is self._null_text else [*map(_image_with_nulls, request.after)]
+    def _images(self, request: ShapedChanges, images: Sequence[Values | None]) -> Sequence[Values | None]:
+        """Return images with None for the string `null` where it means NULL in this request and not in all."""
+        return images if request.null_text is self._null_text else [image and _with_nulls(image) for image in images]
 
 
 def _with_nulls(values: Values) -> Values:
     return tuple(None if value == NULL_TEXT else value for value in values)
-
-
-def _image_with_nulls(image: Values | None) -> Values | None:
-    return image and _with_nulls(image)
 
 
 def _with_nulls_by_name(image: Image) -> Image:

@@ -206,7 +206,8 @@ def typed_column(
     except BadValues as bad:
         is_array = isinstance(values, pa.StringArray)
         given = values if is_array else pa.array([None if value is None else True for value in values])
-        return None, sorted([*_unfit(column, bad), *_missing(given, column, schema, markers)])
+        unfit = [(row, Code.BAD_VALUE, f"value {reason} ({column.type})") for row, reason in bad.reasons.items()]
+        return None, sorted([*unfit, *_missing(given, column, schema, markers)])
     return array, _missing(array, column, schema, markers)
 
 
@@ -221,10 +222,6 @@ def _converted_together(by_column: Sequence[Sequence[SourceValue]], rules: RowRu
             continue
         together |= {at: whole.slice(number * height, height) for number, at in enumerate(ordinals)}
     return together
-
-
-def _unfit(column: Column, bad: BadValues) -> list[WrongRow]:
-    return [(row, Code.BAD_VALUE, f"value {reason} ({column.type})") for row, reason in bad.reasons.items()]
 
 
 def _missing(

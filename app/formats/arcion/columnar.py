@@ -350,7 +350,8 @@ def _by_part(
                 before[own],
                 after[own],
                 null_text=True,
-                source_position=last.position or next(filter(None, map(_position, reversed(part.cursors))), None),
+                source_position=last.position
+                or next(filter(None, map(position_of, map(_cursor, reversed(part.cursors)))), None),
                 progress=_progress(part, last),
                 origins=partial(_origins, part.cursors),
                 log=None if is_snapshot else partial(_log_run, part.cursors),
@@ -492,10 +493,6 @@ def _cursor_columns(cursors: Sequence[Given]) -> _CursorColumns | None:
         return _CursorColumns(texts, _CURSORS.decode("[" + ",".join(texts) + "]"))
     except (TypeError, *DECODE_ERRORS):  # TypeError: one is UNSET
         return None
-
-
-def _position(cursor: Given) -> str | None:
-    return position_of(_cursor(cursor))
 
 
 def _cursor(cursor: Given) -> Any:

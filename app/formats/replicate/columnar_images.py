@@ -72,7 +72,8 @@ class ImageReader:
 
     def read(self, parts: Sequence[DataColumns]) -> list[ShapedChanges]:
         """Return the changes of each part, which are read together. Raises NotColumnar if a message is unusual."""
-        columns = parts[0] if len(parts) == 1 else DataColumns._make(map(_joined, zip(*parts, strict=True)))
+        joined = ([*chain.from_iterable(values)] for values in zip(*parts, strict=True))
+        columns = parts[0] if len(parts) == 1 else DataColumns._make(joined)
         images = self._images([*columns.data, *columns.before_data])
         if images is None:
             raise NotColumnar
@@ -232,10 +233,6 @@ def _image_of(names: _Names | None) -> Image | None:
 
 def _given(image: Image | None) -> _Names | None:
     return None if image is None else frozenset(image)
-
-
-def _joined(columns: Sequence[Sequence[Any]]) -> list[Any]:
-    return [*chain.from_iterable(columns)]
 
 
 def _placed(found: Iterable[_Found], images: Sequence[Any]) -> list[_Found | None]:

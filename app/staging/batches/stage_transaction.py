@@ -304,7 +304,11 @@ def _stage(
         if not tables.keys() >= request.table_ids:
             raise TableMoved
         loads.check(request)
-        checked = [_checked(batch, request.load, tables[batch.table.table_id], loads) for batch in request.batches]
+        checked = []
+        for batch in request.batches:
+            table = tables[batch.table.table_id]
+            rows, layer = table.check(batch, loads.admitted(batch, request.load, table.overlay))
+            checked.append((batch, rows, layer))
         if not all(tables[entry.table.table_id].version.accepts(entry.table) for entry in request.letters):
             raise TableMoved
         letters.check(request)
@@ -318,13 +322,6 @@ def _stage(
         idempotency.add(request.identity, request.answer(receipts))
     letters.add(request, receipts)
     return staged
-
-
-def _checked(
-    batch: Batch, step: LoadStep | None, table: LockedTable, loads: LoadTransaction
-) -> tuple[Batch, LandingRows, Layer]:
-    """Return a batch with its rows as they will land, and the row images that they leave."""
-    return (batch, *table.check(batch, loads.admitted(batch, step, table.overlay)))
 
 
 def _add(

@@ -109,7 +109,7 @@ class PersistentConnection:
             try:
                 if time.monotonic() - self._used_at > PING_AFTER:
                     with answer_within(PING_SECONDS):
-                        self._work(self._connection, _ping)
+                        self._work(self._connection, lambda connection, _: driver_rows(connection, PING, {}))
                 return self._work(self._connection, work)
             except sa.exc.DBAPIError as error:
                 if not error.connection_invalidated:
@@ -130,7 +130,3 @@ class PersistentConnection:
             if not is_sound:
                 self.close()
         return result
-
-
-def _ping(connection: sa.Connection, _: sa.RootTransaction) -> None:
-    driver_rows(connection, PING, {})
