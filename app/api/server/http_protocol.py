@@ -68,7 +68,9 @@ class CallerTransport(asyncio.Transport):
         self._transport.resume_reading()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Write to the connection."""
+        """Write to the connection; drop what follows its last answer, such as that to a request of an invalid body."""
+        if self.is_lingering:
+            return
         if self.is_holding:
             self.is_holding, self._held = False, bytes(data)
             return

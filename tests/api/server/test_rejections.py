@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from mirrorgate.errors import Code
 from tests.api.calls import Gateway, insert, problem
@@ -165,10 +166,13 @@ def test_a_head_is_rejected_without_a_body_like_any_method_that_is_not_there(gat
 def test_what_is_no_http_is_rejected_with_problem_details_and_the_connection_closed(
     gateway: Gateway, content: bytes
 ) -> None:
-    with connected(gateway.address) as connection:
+    with capture_logs() as logs, connected(gateway.address) as connection:
         connection.send(content)
         answer = connection.answer()
         assert connection.is_closed()
+        assert gateway.get("/healthz").status_code == 200
+    # The application answers a request whose body turns out to be invalid a second time.
+    assert "request_crashed" not in [line["event"] for line in logs]
     details = answer.json()
     assert answer.headers["content-type"] == "application/problem+json"
     assert (answer.status, details["status"], details["code"]) == (400, 400, "bad_request")
