@@ -69,7 +69,7 @@ class CallerTransport(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Write to the connection; drop what follows its last answer, such as that to a request of an invalid body."""
-        if self.is_lingering:
+        if self.is_closing():
             return
         if self.is_holding:
             self.is_holding, self._held = False, bytes(data)
@@ -219,6 +219,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     _head_error: RejectedInput | None = None
     """Reason why the head that was read last is rejected."""
 
+    _rejection: MirrorgateError | None = None
+    """What is answered once all requests before it are answered; nothing more is parsed."""
+
     is_counted = False
     """True once the application reads the body of the request, whose memory then counts towards its caller."""
 
@@ -275,7 +278,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes, and reject a head that is too large before its end arrives."""
-        if self.transport.is_lingering:  # a proxy that gets a reset while it sends answers 502 instead
+        # Also read while the connection lingers: a proxy that gets a reset while it sends answers 502 instead.
+        if self.transport.is_lingering or self._rejection is not None:
             return
         self._bytes_outside_bodies += len(data)
         if not self.transport.is_peer_sending:
@@ -336,13 +340,26 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self.transport.is_closing():  # no further answer; received bytes are read in order to discard them
             self.flow.resume_reading()
             return
+        is_last = not self.pipeline
         super().on_response_complete()
+        if is_last and self._rejection is not None:
+            self.reject(self._rejection)
+            return
         if self.transport.is_peer_sending and self._head_timer is None:
             self._start_head_timer()
         self._wait_for_count()  # of a pipelined request
 
     def reject(self, error: MirrorgateError) -> None:
-        """Answer something that cannot become a request, and close: the start of a next request is unknown."""
+        """Answer something that cannot become a request, and close: the start of a next request is unknown.
+
+        The requests before it are answered first, so that none of their callers takes this answer for its own.
+        """
+        is_in_body = self.transport.is_peer_sending
+        if self.pipeline or not (is_in_body or self.cycle is None or self.cycle.response_complete):
+            if self.pipeline and is_in_body:
+                self.pipeline.popleft()  # the request whose body is invalid, which waits for those before it
+            self._rejection = error
+            return
         request_id = uuid4().hex
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             response = problem_response(error)

@@ -42,7 +42,7 @@ OVERRIDES: dict[tuple[type, type], dict[str, list[str]]] = {
 }
 """The parameters of uvicorn's methods that a class of ours overrides."""
 
-CONNECTION_ATTRIBUTES = {"client", "cycle", "flow", "loop", "parser", "scope", "server_state", "transport"}
+CONNECTION_ATTRIBUTES = {"client", "cycle", "flow", "loop", "parser", "pipeline", "scope", "server_state", "transport"}
 """What BoundedHttpProtocol reads of a connection that is made."""
 
 REQUEST_ATTRIBUTES = {"headers", "url"}
@@ -172,7 +172,7 @@ def test_uvicorn_uses_only_what_the_transport_of_ours_has() -> None:
     assert used <= {*vars(CallerTransport)}, f"CallerTransport must have {used}"
 
 
-class RecordingTransport(asyncio.Transport):
+class RecordingTransport(Wire):
     """A transport that notes what is written."""
 
     def __init__(self) -> None:
