@@ -286,7 +286,7 @@ def described(error: BaseException) -> Failure:
         return Failure(error.code, error.detail, error.remedy)
     if isinstance(error, OSError) and not isinstance(error, ConnectionError):  # Spark's gateway raises ConnectionError
         code = error.meaning if isinstance(error, StorageError) else Code.STORAGE_FAILED
-        return Failure(code, _storage_text(error), _REMEDIES.get(error.errno or 0) or _remedy(code))
+        return Failure(code, _storage_text(error), _REMEDIES.get(error.errno or 0) or MirrorgateError(code, "").remedy)
     return Failure(Code.INTERNAL, f"{type(error).__name__} {_raised_at(error)}".strip(), _REPORT)
 
 
@@ -301,10 +301,6 @@ def _storage_text(error: OSError) -> str:
 def _raised_at(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     return f"in {frames[-1].name} ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""  # noqa: PTH119  # only the name: no path is accessed
-
-
-def _remedy(code: Code) -> str:
-    return MirrorgateError(code, "").remedy
 
 
 @dataclass(frozen=True, slots=True)

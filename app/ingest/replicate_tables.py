@@ -356,7 +356,8 @@ class ReplicateTables:
                 route = routes.get(told_by)
                 if route is None:
                     name = self._table_of(message, requested)
-                    route = routes[told_by] = self._route(name, request.routing_columns)
+                    route = _Route(name, self._resolver(name), partial(self._present, name), request.routing_columns)
+                    routes[told_by] = route
                 change, task = route.resolver.resolve(route.completed(message))
                 changes = route.changes.get(task)
                 if changes is None:
@@ -381,9 +382,6 @@ class ReplicateTables:
             if adopted := self._resolvers[name.folded].adopted:
                 self._store_external_ids(name, adopted)
         return [*routed.values()]
-
-    def _route(self, name: TableName, routing_columns: frozenset[str]) -> _Route:
-        return _Route(name, self._resolver(name), partial(self._present, name), routing_columns)
 
     def _present(self, name: TableName) -> Table | None:
         if name.folded not in self._tables:

@@ -224,7 +224,7 @@ def health(
     with working("examining", steps=len(chosen), quiet=as_json) as advance:
         for name in chosen:
             with damaged.skipped():
-                examined.append(examine_table(target, name, partial(_show_files, advance, name)))
+                examined.append(examine_table(target, name, partial(_show_progress, advance, name, "files")))
             advance(name, done=1)
     problems = find_problems(examined, GUARD_RAILS[sku.upper()])
     costs: dict[str, list[ColumnCost]] = {}
@@ -233,7 +233,9 @@ def health(
 
         with working("measuring columns", steps=len(examined), quiet=as_json) as advance:
             for name in [one.table for one in examined]:
-                work = partial(measure_columns, target, name, partial(_show_columns, advance, name), memory=memory)
+                work = partial(
+                    measure_columns, target, name, partial(_show_progress, advance, name, "columns"), memory=memory
+                )
                 costs[name] = work()
                 advance(name, done=1)
     if as_json:
@@ -277,12 +279,8 @@ def _print_columns(table: str, costs: "list[ColumnCost]") -> None:
         say(f"and {len(costs) - _SHOWN_COLUMNS:,} smaller columns, in --json", style="dim")
 
 
-def _show_columns(advance: Advance, name: str, measured: int, columns: int) -> None:
-    advance(f"{name}: {measured:,}/{columns:,} columns")
-
-
-def _show_files(advance: Advance, name: str, read: int, files: int) -> None:
-    advance(f"{name}: {read:,}/{files:,} files")
+def _show_progress(advance: Advance, name: str, what: str, done: int, of: int) -> None:
+    advance(f"{name}: {done:,}/{of:,} {what}")
 
 
 def _print_health(examined: "list[TableHealth]", problems: "list[HealthFinding]") -> None:

@@ -228,7 +228,7 @@ def query(
             shown = islice(rows, limit or None)
             page = [] if as_json or as_csv else list(shown)
         if as_json:
-            names = _distinct(result.columns)
+            names = [*_distinct(result.columns)]
             print_json_list(dict(zip(names, row, strict=True)) for row in shown)
         elif as_csv:
             print_csv(result.columns, shown)
@@ -250,12 +250,8 @@ def _print_result(columns: Sequence[str], page: list[tuple[object, ...]], *, mor
     )
 
 
-def _distinct(columns: Sequence[str]) -> list[str]:
-    """Return the names with _1, _2, … behind repeated ones, so that no value of a JSON object is lost."""
-    return list(_numbered(columns))
-
-
-def _numbered(columns: Sequence[str]) -> Iterator[str]:
+def _distinct(columns: Sequence[str]) -> Iterator[str]:
+    """Yield the names with _1, _2, … behind repeated ones, so that no value of a JSON object is lost."""
     taken: set[str] = set()
     for name in columns:
         number, free = 0, name

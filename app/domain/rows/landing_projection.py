@@ -166,7 +166,8 @@ def rows_of_block(rules: RowRules, most: int) -> int:
 
 
 def _row_bytes(schema: TableSchema, options: TableOptions) -> int:
-    landed = sum(_value_bytes(column.type) for column in schema.landing.columns)
+    decimals = sum(column.type.name is TypeName.DECIMAL for column in schema.landing.columns)
+    landed = VALUE_BYTES * (len(schema.landing.columns) - decimals) + _DECIMAL_BYTES * decimals
     constants = sum(len(constant.value.encode()) for constant in options.constants.values())
     hashed = sum(mask.method is MaskMethod.HASH for mask in options.masks.values())
     literals = sum(len(text.encode()) for text in options.derive.values())
@@ -174,10 +175,6 @@ def _row_bytes(schema: TableSchema, options: TableOptions) -> int:
     images = sum(_WRITTEN.get(column.type.name, _NULL_WRITTEN) for column in schema.columns)
     written = images if options.keeps_images else 0
     return ROW_BYTES + landed + constants + literals + hashed * _HASH_BYTES + operation + written
-
-
-def _value_bytes(of_type: ColumnType) -> int:
-    return _DECIMAL_BYTES if of_type.name is TypeName.DECIMAL else VALUE_BYTES
 
 
 def landed_columns(columns: Sequence[Column], options: TableOptions) -> list[Column]:
