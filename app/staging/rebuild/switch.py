@@ -165,8 +165,8 @@ MARK_REPLACING = sa.text("UPDATE mirrorgate.rebuilds SET phase = :phase, detail 
 """Store that the rows are copied, whatever attempts failed before, and that the old folder is deleted next."""
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedSwitch(Exception):
+@dataclass
+class RefusedSwitch(Exception):  # not frozen: `contextlib` sets the traceback of an exception
     """The rebuild cannot end well: what was found, and why."""
 
     findings: list[UnfitRows]

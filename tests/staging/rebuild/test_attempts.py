@@ -102,6 +102,20 @@ def test_a_rebuild_that_succeeds_keeps_no_error_of_an_earlier_attempt(engine: sa
     assert (found.phase, found.detail) == (RebuildPhase.REPLACING, None)
 
 
+def test_a_table_that_changed_while_it_was_copied_fails_its_rebuild_with_the_reason(
+    engine: sa.Engine, run: RebuildRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def registered_then_counted(connection: sa.Connection, table: TableId) -> int:
+        registered(engine, "t", schema_of({"id": "int32", "code": "string", "late": "string"}, ["id"]))
+        return count_touched(connection, table)
+
+    monkeypatch.setattr("spark_jobs.rebuilding.count_touched", registered_then_counted)
+    run.run(table_id(engine))
+    found = sql.call(engine, find_rebuild, table_id(engine))
+    assert (found.phase, current(engine, "t").generation) == (RebuildPhase.FAILED, 1)
+    assert "changed meanwhile" in found.detail
+
+
 def test_corrections_do_not_count_as_parts(engine: sa.Engine, run: RebuildRun, monkeypatch: pytest.MonkeyPatch) -> None:
     def changed_then_counted(connection: sa.Connection, table: TableId) -> int:
         if not sql.value(engine, "SELECT count(*) FROM mirrorgate.rebuild_touched"):
