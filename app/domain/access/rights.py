@@ -292,7 +292,9 @@ def _match(patterns: Sequence[str], table: TableName) -> bool:
 
 
 def _match_text(patterns: Sequence[str], folded: str) -> bool:
-    return EVERY_TABLE in patterns or any(fnmatchcase(folded, pattern.casefold()) for pattern in patterns)
+    """Return True if a pattern matches. A bracket is one in the name of a table, and no set of characters."""
+    literal = (pattern.casefold().replace("[", "[[]") for pattern in patterns)
+    return EVERY_TABLE in patterns or any(fnmatchcase(folded, pattern) for pattern in literal)
 
 
 def check_row_rules(before: TableOptions | None, options: TableOptions, table: Table, principal: Principal) -> None:

@@ -101,6 +101,9 @@ def test_admin_includes_every_right_and_no_other_includes_another() -> None:
         (("orders",), "sales.orders", False),
         (("orders",), "orders2", False),
         (("a", "b"), "b", True),
+        (("orders[1]",), "orders[1]", True),
+        (("orders[1]",), "orders1", False),
+        (("sales[a-z].*",), "salesx.orders", False),
         ((), "orders", False),
     ],
 )
