@@ -161,6 +161,14 @@ COPY_POSITIONS = sa.text("""
     ON CONFLICT DO NOTHING""")
 """Keep the positions of the sources: they do not begin again."""
 
+MOVE_LETTERS = sa.text("""
+    UPDATE mirrorgate.dead_letters d SET generation = :generation
+    FROM (SELECT letter_id FROM mirrorgate.dead_letters
+        WHERE table_id = :table_id AND generation = :generation - 1 AND state = 'waiting'
+        ORDER BY letter_id FOR UPDATE) waiting
+    WHERE d.letter_id = waiting.letter_id""")
+"""Keep the dead letters that wait: their messages are in no row image, and can be replayed by the new schema."""
+
 MARK_REPLACING = sa.text("UPDATE mirrorgate.rebuilds SET phase = :phase, detail = NULL WHERE table_id = :table_id")
 """Store that the rows are copied, whatever attempts failed before, and that the old folder is deleted next."""
 
@@ -208,6 +216,7 @@ def switch_generation(connection: sa.Connection, rebuild: Rebuild, parts: int, *
     connection.execute(SWITCH_TABLE, switched)
     connection.execute(SWITCH_COUNTERS, generation_keys)
     connection.execute(COPY_POSITIONS, generation_keys)
+    connection.execute(MOVE_LETTERS, generation_keys)
     connection.execute(MARK_REPLACING, {**keys, "phase": RebuildPhase.REPLACING})
     clear_touched(connection, rebuild.table_id)
     connection.execute(END_EPOCH, keys)

@@ -22,8 +22,11 @@ from app.staging.rebuild.progress import (
     start_attempt,
 )
 from spark_jobs.rebuilding import PartOrder, PartResult, RebuildRun, copy_part
+from tests.staging.batches.test_dead_letters import discard, store
 from tests.support.gateway_parts import current, registered, stage, typed
 from tests.support.postgres import sql
+from tests.support.postgres.dead_letters import waiting
+from tests.support.postgres.retention import WEEK, purge
 from tests.support.samples.changes import insert, update
 from tests.support.samples.images import KEEP
 from tests.support.samples.schemas import schema_of
@@ -114,6 +117,14 @@ def test_a_table_that_changed_while_it_was_copied_fails_its_rebuild_with_the_rea
     found = sql.call(engine, find_rebuild, table_id(engine))
     assert (found.phase, current(engine, "t").generation) == (RebuildPhase.FAILED, 1)
     assert "changed meanwhile" in found.detail
+
+
+def test_dead_letters_that_wait_can_be_replayed_after_a_rebuild(engine: sa.Engine, run: RebuildRun) -> None:
+    waits, discarded = store(engine, current(engine, "t"), 2)
+    discard(engine, current(engine, "t"), discarded, discarded)
+    run.run(table_id(engine))
+    purge(engine, WEEK)
+    assert [(letter.letter_id, letter.generation) for letter in waiting(engine)] == [(waits, 2)]
 
 
 def test_corrections_do_not_count_as_parts(engine: sa.Engine, run: RebuildRun, monkeypatch: pytest.MonkeyPatch) -> None:
