@@ -121,6 +121,13 @@ def test_an_answer_names_its_headers(operation: Operation) -> None:
 
 
 @each_operation
+def test_json_is_never_described_as_a_string(operation: Operation) -> None:
+    bodies = [operation.bodies, *(response.get("content", {}) for response in operation.responses.values())]
+    described = [content["application/json"]["schema"] for content in bodies if "application/json" in content]
+    assert [schema for schema in described if schema.get("type") == "string"] == []
+
+
+@each_operation
 def test_bodies_are_named_components_with_examples(operation: Operation) -> None:
     shown = {(str(example.operation), example.content_type) for example in EXAMPLES}
     if operation.described.get("requestBody", {}).get("required"):

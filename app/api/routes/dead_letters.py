@@ -40,8 +40,7 @@ LetterPath = Annotated[int, Path(ge=1, le=MAX_ID, description="The id of the dea
 _RESPONSES = problems(400, 401, 403, 404, 409, 413, 415, 422, 503)
 _CSV: Final = frozenset({LetterFormat.ARCION_CSV, LetterFormat.ROWS_CSV})
 """The formats whose messages are not JSON."""
-_BINARY: Final = {"type": "string", "format": "binary"}
-_MESSAGE: Final = {media_type: {"schema": _BINARY} for media_type in ("application/json", "text/csv")}
+_MESSAGE: Final = {"application/json": {"schema": {"type": "object"}}, "text/csv": {"schema": {"type": "string"}}}
 
 
 @router.get(
