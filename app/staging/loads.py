@@ -29,6 +29,7 @@ from app.staging.batches.load_transaction import find_loads
 from app.staging.batches.row_images import read_row_images
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.tables.events import record_event
+from app.staging.tables.operations import SET_COLUMN_STAYS
 from app.staging.tables.registry import find_table, find_table_by_id, find_table_id
 from mirrorgate.errors import Code, RejectedInput
 from mirrorgate.parameters import LoadMode
@@ -64,11 +65,6 @@ END_LOAD = sa.text("""
     UPDATE mirrorgate.loads SET state = :state, ended_at = clock_timestamp()
     WHERE load_id = CAST(:load_id AS uuid) AND ended_at IS NULL""")
 """End a load session, and delete what was kept for it. After a full load, no change is missing."""
-
-SET_COLUMN_STAYS = sa.text("""
-    UPDATE mirrorgate.tables SET column_stays = CAST(:stays AS jsonb), revision = revision + 1
-    WHERE table_id = :table_id""")
-"""Store which columns have left the source, and which ones older rows lack."""
 
 SELECT_STORED_OPEN = sa.text("""
     SELECT CAST(load_id AS text) FROM mirrorgate.loads

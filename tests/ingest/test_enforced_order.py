@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from app.domain.model.names import TableName
+from app.domain.model.table import DropAction, DropPlan
 from app.ingest import DebeziumJson, ReplicateJson
 from app.observability.api_metrics import DUPLICATE_CHANGES
 from mirrorgate.errors import Code
 from mirrorgate.parameters import CsvLayout, CsvMode
+from tests.support.gateway_parts import next_generation
 from tests.support.ingest_harness import IngestHarness, counted_paths
 from tests.support.postgres import sql
 from tests.support.rejections import rejected
@@ -46,6 +49,14 @@ def test_changes_accepted_before_are_dropped_counted_and_reported(harness: Inges
     assert [[receipt.changes for receipt in accepted.receipts] for accepted in (first, second, third)] == [[2], [1], []]
     assert DUPLICATE_CHANGES._value.get() - counted == 4
     assert (keys(harness), positions(harness, "t")) == ([1, 2, 3], {"": 3})
+
+
+def test_a_repeated_change_lands_nothing_after_a_rename_that_lands_the_rows_again(harness: IngestHarness) -> None:
+    harness.put("t", ID, source_order="enforce", row_images="on")
+    harness.replicate(insert(1), insert(2), table="t")
+    next_generation(harness.engine, "t", DropPlan(DropAction.RENAME, new_name=TableName.parse("u")))
+    assert harness.replicate(insert(1), insert(2), insert(3), table="u").duplicates == 2
+    assert keys(harness, "u") == [1, 2, 3]
 
 
 def test_by_default_changes_land_as_they_arrive(harness: IngestHarness) -> None:

@@ -50,7 +50,7 @@ from app.staging.rebuild.progress import (
     read_touched,
     require_attempt,
 )
-from app.staging.tables.operations import END_EPOCH
+from app.staging.tables.operations import COPY_POSITIONS, END_EPOCH
 from app.staging.tables.registry import find_table_by_id
 from app.staging.tables.schema_versions import announce_version, store_version
 from mirrorgate.errors import Code, RejectedInput
@@ -153,13 +153,6 @@ SWITCH_COUNTERS = sa.text("""
         FROM mirrorgate.staged_blocks WHERE table_id = :table_id AND generation = :generation) b
     WHERE c.table_id = :table_id""")
 """Set the counters of a table to what the rebuilt generation has, and ask to publish it."""
-
-COPY_POSITIONS = sa.text("""
-    INSERT INTO mirrorgate.source_positions (table_id, generation, task, last_position, last_rows, newest_at)
-    SELECT table_id, :generation, task, last_position, last_rows, newest_at FROM mirrorgate.source_positions
-    WHERE table_id = :table_id AND generation = :generation - 1
-    ON CONFLICT DO NOTHING""")
-"""Keep the positions of the sources: they do not begin again."""
 
 MOVE_LETTERS = sa.text("""
     UPDATE mirrorgate.dead_letters d SET generation = :generation

@@ -293,9 +293,21 @@ BEGIN_GENERATION = sa.text("""
     UPDATE mirrorgate.tables
     SET state = 'active', state_reason = NULL, drop_plan = NULL, folder_gone_at = NULL, generation = :generation,
         schema_version = 1, name = :name, folded_name = :folded_name, options = CAST(:options AS jsonb),
-        column_stays = '{}', arcion_catalog = NULL, revision = revision + 1
+        column_stays = CAST(:stays AS jsonb), arcion_catalog = NULL, revision = revision + 1
     WHERE table_id = :table_id""")
 """Make a table active in its next generation, under its old or new name."""
+
+SET_COLUMN_STAYS = sa.text("""
+    UPDATE mirrorgate.tables SET column_stays = CAST(:stays AS jsonb), revision = revision + 1
+    WHERE table_id = :table_id""")
+"""Store which columns have left the source, and which ones older rows lack."""
+
+COPY_POSITIONS = sa.text("""
+    INSERT INTO mirrorgate.source_positions (table_id, generation, task, last_position, last_rows, newest_at)
+    SELECT table_id, :generation, task, last_position, last_rows, newest_at FROM mirrorgate.source_positions
+    WHERE table_id = :table_id AND generation = :generation - 1
+    ON CONFLICT DO NOTHING""")
+"""Keep the positions of the sources: they do not begin again where the rows land again."""
 
 END_REBUILDING = sa.text("""
     WITH ended AS (
@@ -351,7 +363,7 @@ def finish_drop(connection: sa.Connection, table: Table, epoch: Epoch, *, marker
     else:
         renewed = _begin_generation(connection, table, plan, marker_first=marker_first)
         if plan.action is DropAction.RENAME and table.can_land_again:
-            landed_again = _stage_from_images(connection, table.generation, renewed)
+            landed_again = _stage_from_images(connection, table, renewed)
     finished = FinishedDrop(table.generation, unpublished.batches, unpublished.rows, landed_again)
     record_event(connection, table, "drain", COMPLETIONS[plan.action], details=asdict(finished))
     return finished
@@ -377,12 +389,14 @@ def _begin_generation(connection: sa.Connection, table: Table, plan: DropPlan, *
     options = plan.options or table.options
     schema = replace(plan.schema or table.schema, bare=options.initial_load is InitialLoad.WITHOUT_MARKER)
     generation = Generation(table.generation + 1)
+    left = table.left_columns.difference(set(table.options.exclude).difference(options.exclude))
     parameters = {
         "table_id": table.table_id,
         "name": str(name),
         "folded_name": name.folded,
         "generation": generation,
         "options": json.dumps(options.to_stored()),
+        "stays": json.dumps({} if plan.schema else dict.fromkeys(left)),
     }
     connection.execute(DELETE_SOURCES, parameters)
     connection.execute(BEGIN_GENERATION, parameters)
@@ -396,12 +410,15 @@ def _begin_generation(connection: sa.Connection, table: Table, plan: DropPlan, *
     return renewed
 
 
-def _stage_from_images(connection: sa.Connection, old: Generation, table: Table) -> int:
-    """Stage the rows of the old generation's images as snapshot rows, and keep the images; return how many."""
-    total = 0
+def _stage_from_images(connection: sa.Connection, before: Table, table: Table) -> int:
+    """Stage the rows of the former generation's images as snapshot rows; return how many.
+
+    Keep the images, what they lack, and the source positions that they are of.
+    """
+    total = sequence = 0
     rules, staged_at = RowRules(table.schema, table.options, from_images=True), datetime.now(UTC)
     limit = rows_of_block(rules, ROWS_PER_BLOCK)
-    for sequence, chunk in enumerate(scan_row_images(connection, table.table_id, old, limit), start=1):
+    for sequence, chunk in enumerate(scan_row_images(connection, table.table_id, before.generation, limit), start=1):
         first = BatchSequence(sequence)
         rows = landing_rows(list(_snapshots(chunk, table.schema)), rules)
         if table.options.flags_deletes:
@@ -411,8 +428,13 @@ def _stage_from_images(connection: sa.Connection, old: Generation, table: Table)
         life = (table.table_id, table.generation, table.schema_version)
         block = NewBlock(*life, first, [rows.rows], [rows.changes], *payload, cdc_started=False)
         stage_blocks(connection, [block])
-        move_row_images(connection, table.table_id, old, table.generation, list(chunk), first)
+        move_row_images(connection, table.table_id, before.generation, table.generation, list(chunk), first)
         total += rows.rows
+    keys = {"table_id": table.table_id, "generation": table.generation}
+    connection.execute(COPY_POSITIONS, keys)
+    if before.late_columns and sequence:
+        stays = {**dict.fromkeys(table.left_columns), **dict.fromkeys(before.late_columns, sequence)}
+        connection.execute(SET_COLUMN_STAYS, {**keys, "stays": json.dumps(stays)})
     return total
 
 

@@ -1,6 +1,11 @@
 """Option `dropped_columns=keep`: a nullable column that leaves the source stays and lands NULL."""
 
+import pytest
+
+from app.domain.model.names import TableName
+from app.domain.model.table import DropAction, DropPlan
 from mirrorgate.errors import Code
+from tests.support.gateway_parts import next_generation
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.messages import arcion, data, metadata
@@ -30,6 +35,31 @@ def test_a_column_that_comes_back_is_needed_again(harness: IngestHarness) -> Non
     assert (table.left_columns, table.late_columns, table.schema_version) == (frozenset(), {"fax": 1}, 1)
     with rejected(Code.INCOMPLETE_UPDATE):
         harness.arcion(arcion("t", ADA, ADA))
+
+
+@pytest.mark.parametrize(
+    "plan", [DropPlan(DropAction.RENAME, new_name=TableName.parse("u")), DropPlan(DropAction.RECREATE)]
+)
+@pytest.mark.parametrize("row_images", ["on", "off"])
+def test_a_column_that_left_stays_away_in_the_next_generation(
+    harness: IngestHarness, plan: DropPlan, row_images: str
+) -> None:
+    harness.put("t", WIDE, row_images=row_images)
+    harness.put("t", NARROW)
+    next_generation(harness.engine, "t", plan)
+    name = str(plan.new_name or "t")
+    harness.arcion(arcion(name, ADA, ADA))
+    assert (harness.table(name).left_columns, harness.landed(name, "fax")) == ({"fax"}, [[1, None]])
+
+
+def test_rows_that_lack_a_column_lack_it_after_a_rename_too(harness: IngestHarness) -> None:
+    harness.put("t", WIDE, row_images="on")
+    harness.put("t", NARROW)
+    harness.arcion(arcion("t", None, ADA))
+    assert harness.put("t", WIDE).table.late_columns == {"fax": 1}
+    next_generation(harness.engine, "t", DropPlan(DropAction.RENAME, new_name=TableName.parse("u")))
+    harness.arcion(arcion("u", None, {**ADA, "id": "2", "fax": "7"}))
+    assert harness.table("u").late_columns == {"fax": 1}
 
 
 def test_a_column_that_leaves_by_metadata_lands_null_also_for_arcion_updates(harness: IngestHarness) -> None:
