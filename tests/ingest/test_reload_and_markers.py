@@ -12,11 +12,13 @@ import pytest
 from app.domain.arrow import schema_from_bytes
 from app.domain.loads import LoadId
 from app.domain.model.names import TableName
+from app.domain.model.table import DropAction, DropPlan
 from app.ingest import ArrowLoad, RowOperation
 from app.ingest.loads import RowsOfStream
 from app.staging.loads import begin_load
 from mirrorgate.errors import Code, RejectedInput
 from mirrorgate.parameters import LoadMode
+from tests.support.gateway_parts import next_generation
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres.ledger import chain
 from tests.support.rejections import rejected
@@ -44,6 +46,14 @@ def test_inserted_and_snapshot_rows_land_as_upserts_where_the_source_repeats_its
     harness.replicate(refresh(1), insert(2), update(2), update(2, 3), data("DELETE", {"id": 3}), table="t")
     harness.arcion(arcion("t", None, {"id": "4", "name": "x"}))
     assert harness.landed("t", "id") == [[4, 1], [4, 2], [1, 2], [2, 2], [4, 3], [2, 3], [4, 4]]
+
+
+def test_a_reload_lands_as_upserts_after_a_rename_that_lands_the_rows_again(harness: IngestHarness) -> None:
+    harness.put("t", ID, reload="upsert", row_images="on")
+    harness.replicate(refresh(1), insert(2), refresh(1), table="t")
+    next_generation(harness.engine, "t", DropPlan(DropAction.RENAME, new_name=TableName.parse("u")))
+    harness.replicate(refresh(1), refresh(2), table="u")
+    assert harness.landed("u", "id") == [[0, 1], [0, 2], [4, 1], [4, 2]]
 
 
 @pytest.mark.parametrize(

@@ -426,7 +426,7 @@ def _stage_from_images(connection: sa.Connection, before: Table, table: Table) -
         rows = landed(rows, table, Acceptance(first, staged_at))
         payload = encode_payload([rows.batch])
         life = (table.table_id, table.generation, table.schema_version)
-        block = NewBlock(*life, first, [rows.rows], [rows.changes], *payload, cdc_started=False)
+        block = NewBlock(*life, first, [rows.rows], [rows.changes], *payload, cdc_started=before.cdc_started)
         stage_blocks(connection, [block])
         move_row_images(connection, table.table_id, before.generation, table.generation, list(chunk), first)
         total += rows.rows
