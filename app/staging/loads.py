@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from app.domain.loads import LoadId, LoadSession, LoadState, is_repeated_abort, is_repeated_completion, unknown_load
 from app.domain.model.change import Change, Operation
-from app.domain.model.names import TableName, unknown_table
+from app.domain.model.names import TableName
 from app.domain.model.table import Table, TableId
 from app.domain.rows.landing_projection import rows_of_block
 from app.domain.rows.landing_rows import LandingRows, landing_rows
@@ -29,8 +29,8 @@ from app.staging.batches.load_transaction import find_loads
 from app.staging.batches.row_images import read_row_images
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.tables.events import record_event
-from app.staging.tables.operations import SET_COLUMN_STAYS
-from app.staging.tables.registry import find_table, find_table_by_id, find_table_id
+from app.staging.tables.operations import SET_COLUMN_STAYS, locked_with_counters
+from app.staging.tables.registry import find_table_by_id
 from mirrorgate.errors import Code, RejectedInput
 from mirrorgate.parameters import LoadMode
 
@@ -93,7 +93,7 @@ def begin_load(
     `unknown_table`, `table_not_accepting`, `wrong_table_state` while a rebuild reads the row images, `no_row_images`,
     `delete_needs_marker`, `load_open`, or `load_ended` for an id that was used.
     """
-    table, last_sequence = _locked(connection, name)
+    table, counters = locked_with_counters(connection, name)
     known = next(iter(find_loads(connection, [load_id])), None)
     if known is not None:
         if known.state.has_ended or (known.table_id, known.mode) != (table.table_id, mode):
@@ -117,7 +117,7 @@ def begin_load(
             "table_id": table.table_id,
             "generation": table.generation,
             "mode": mode,
-            "begin_sequence": last_sequence + 1,
+            "begin_sequence": counters.last_sequence + 1,
             "idle_seconds": idle_seconds,
             "started_by": started_by,
         },
@@ -133,8 +133,8 @@ def begin_completion(connection: sa.Connection, name: TableName, load_id: LoadId
     Dying before COMMIT leaves the load open; after it, a full load remains `completing` until `finish_completion`.
     Raises RejectedInput `unknown_table`, `unknown_load`, `load_ended` or `no_row_images`.
     """
-    table, _ = _locked(connection, name)
-    load = _load_of(connection, table, load_id)
+    table, _ = locked_with_counters(connection, name)
+    load = get_load(connection, table, load_id)
     if is_repeated_completion(load):
         return load
     if load.mode is LoadMode.APPEND:
@@ -150,8 +150,8 @@ def finish_completion(connection: sa.Connection, name: TableName, load_id: LoadI
 
     Raises RejectedInput like `begin_completion`.
     """
-    table, _ = _locked(connection, name)
-    load = _load_of(connection, table, load_id)
+    table, _ = locked_with_counters(connection, name)
+    load = get_load(connection, table, load_id)
     if is_repeated_completion(load):
         return load
     table.require_images()
@@ -164,14 +164,17 @@ def abort_load(connection: sa.Connection, name: TableName, load_id: LoadId, acto
     Dying before COMMIT leaves the load open. Raises RejectedInput `unknown_table`, `unknown_load`, or `load_ended` for
     a completed load.
     """
-    table, _ = _locked(connection, name)
-    load = _load_of(connection, table, load_id)
+    table, _ = locked_with_counters(connection, name)
+    load = get_load(connection, table, load_id)
     return load if is_repeated_abort(load) else _end(connection, table, load, LoadState.ABORTED, actor)
 
 
 def get_load(connection: sa.Connection, table: Table, load_id: LoadId) -> LoadSession:
     """Return a load session of a table. Raises RejectedInput `unknown_load`."""
-    return _load_of(connection, table, load_id)
+    load = next(iter(find_loads(connection, [load_id])), None)
+    if load is None or load.table_id != table.table_id:
+        raise unknown_load(load_id)
+    return load
 
 
 def list_loads(connection: sa.Connection, table: Table) -> list[LoadSession]:
@@ -201,23 +204,6 @@ def end_stale_loads(connection: sa.Connection) -> int:
             _store_end(connection, find_table_by_id(connection, stale.table_id), present, present.state, "drain")
             return 1
     return 0
-
-
-def _locked(connection: sa.Connection, name: TableName) -> tuple[Table, int]:
-    """Return the live table under its sequence lock, and its last sequence. Raises RejectedInput `unknown_table`."""
-    table_id = find_table_id(connection, name)
-    counters = lock_counters(connection, [table_id]) if table_id is not None else {}
-    table = find_table(connection, name)
-    if table is None or table.table_id != table_id:  # dropped before the lock, and perhaps registered again
-        raise unknown_table(name)
-    return table, counters[table.table_id].last_sequence
-
-
-def _load_of(connection: sa.Connection, table: Table, load_id: LoadId) -> LoadSession:
-    load = next(iter(find_loads(connection, [load_id])), None)
-    if load is None or load.table_id != table.table_id:
-        raise unknown_load(load_id)
-    return load
 
 
 def _stored_open(connection: sa.Connection, table_ids: Collection[TableId] | None) -> list[LoadSession]:

@@ -222,7 +222,7 @@ class Grant:
 
     def covers(self, table: TableName) -> bool:
         """Return True if a pattern of the grant matches this table."""
-        return _match(self.table_patterns, table)
+        return _match_text(self.table_patterns, table.folded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ class Principal:
 
     def may_touch(self, table: TableName) -> bool:
         """Return True if the right of the call covers this table."""
-        return _match(self.table_patterns, table)
+        return _match_text(self.table_patterns, table.folded)
 
     def may_name(self, source: SourceName) -> bool:
         """Return True if the patterns match a source's name, which need not be a valid table name."""
@@ -285,10 +285,6 @@ class Credential:
             return Principal(self.subject, carrying[0].rights, carrying[0].table_patterns)
         patterns = dict.fromkeys(pattern for grant in carrying for pattern in grant.table_patterns)
         return Principal(self.subject, frozenset({right}), tuple(patterns), tuple(self.grants))
-
-
-def _match(patterns: Sequence[str], table: TableName) -> bool:
-    return _match_text(patterns, table.folded)
 
 
 def _match_text(patterns: Sequence[str], folded: str) -> bool:

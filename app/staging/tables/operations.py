@@ -42,7 +42,7 @@ from app.domain.rows.row_facts import with_deleted
 from app.domain.rows.row_image import decode_image, is_deleted
 from app.domain.rows.row_rules import RowRules
 from app.staging.batches.row_images import move_row_images, scan_row_images
-from app.staging.batches.sequence_lock import lock_counters
+from app.staging.batches.sequence_lock import Counters, lock_counters
 from app.staging.batches.staged_blocks import NewBlock, stage_blocks
 from app.staging.connection.database import installation_id
 from app.staging.ledger.files import append_block
@@ -98,12 +98,6 @@ SELECT_PUBLISHED = sa.text("""
     SELECT FROM mirrorgate.purged_totals
     WHERE table_id = :table_id AND generation = :generation AND :number BETWEEN 1 AND files""")
 """Return True if a file number is published, including purged ones."""
-
-_CHANGES: Final = {
-    TableState.PAUSED: frozenset({TableState.ACTIVE}),
-    TableState.ACTIVE: frozenset({TableState.PAUSED}),
-}
-"""The states from which pause and resume lead to a state."""
 
 
 def begin_drop(
@@ -161,7 +155,7 @@ def set_publishing(
     table = locked_table(connection, name, generation)
     if table.state is state:
         return table
-    if table.state not in _CHANGES[state]:
+    if table.state not in (TableState.ACTIVE, TableState.PAUSED):
         raise _wrong_state(table)
     connection.execute(SET_STATE, {"table_id": table.table_id, "state": state})
     record_event(connection, table, actor, "pause" if state is TableState.PAUSED else "resume")
@@ -203,23 +197,34 @@ def request_repair(
 def locked_table(
     connection: sa.Connection, name: TableName, generation: Generation, *, with_lease: bool = False
 ) -> Table:
-    """Return the live table under its sequence lock, and with its lease locked before that, as the drain locks them.
+    """Return the live table of this generation, as `locked_with_counters` does.
 
     Raises RejectedInput `unknown_table` or `generation_mismatch`.
     """
-    table_id = find_table_id(connection, name)
-    table = None
-    if table_id is not None:
-        if with_lease:
-            connection.execute(LOCK_LEASE, {"table_id": table_id})
-        lock_counters(connection, [table_id])
-        table = find_table(connection, name)
-    if table is None or table.table_id != table_id:  # dropped before the lock, and perhaps registered again
-        raise unknown_table(name)
+    table, _ = locked_with_counters(connection, name, with_lease=with_lease)
     if table.generation != generation:
         detail = f"table {table.name} is in generation {table.generation}, not {generation}"
         raise RejectedInput(Code.GENERATION_MISMATCH, detail)
     return table
+
+
+def locked_with_counters(
+    connection: sa.Connection, name: TableName, *, with_lease: bool = False
+) -> tuple[Table, Counters]:
+    """Return the live table under its sequence lock, and with its lease locked before that, as the drain locks them.
+
+    Raises RejectedInput `unknown_table`.
+    """
+    table_id = find_table_id(connection, name)
+    if table_id is None:
+        raise unknown_table(name)
+    if with_lease:
+        connection.execute(LOCK_LEASE, {"table_id": table_id})
+    counters = lock_counters(connection, [table_id])
+    table = find_table(connection, name)
+    if table is None or table.table_id != table_id:  # dropped before the lock, and perhaps registered again
+        raise unknown_table(name)
+    return table, counters[table_id]
 
 
 def _wrong_state(table: Table) -> RejectedInput:
