@@ -117,6 +117,13 @@ def test_a_body_of_another_shape_is_rejected_in_the_words_of_the_contract(
     check_rejected(gateway, body, "bad_request", pointers, detail)
 
 
+def test_the_remedy_of_a_string_that_postgres_cannot_store_names_what_to_remove(gateway: Gateway) -> None:
+    columns = [{"name": "id", "type": "int64", "nullable": False}]
+    options = {"constants": {"site": {"type": "string", "value": "a\0"}}}
+    answer = gateway.put(T, json={"columns": columns, "key_columns": ["id"], "options": options})
+    assert "U+0000" in problem(answer, 422, "unstorable")["remedy"]
+
+
 @pytest.mark.parametrize("body", [b"{", b'{"columns":NaN'])
 def test_a_body_that_is_no_json_is_rejected(gateway: Gateway, body: bytes) -> None:
     check_rejected(gateway, body, "malformed_json", "nowhere", "not valid JSON at character")

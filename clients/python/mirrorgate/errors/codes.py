@@ -139,7 +139,7 @@ class Code(StrEnum):
     UNSTORABLE = Kind.INVALID.code(
         "Postgres cannot store a string of the request: the text is too long for an index, or has a character that "
         "Postgres does not support.",
-        "Shorten the names and ids in the request. docs/reference/limits.md lists their limits.",
+        "Remove U+0000 from the request, and shorten its names and ids. docs/reference/limits.md lists their limits.",
     )
 
     # The caller: errors about the caller: who it is, what it may do, and how much it may send.
