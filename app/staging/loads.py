@@ -110,18 +110,16 @@ def begin_load(
         if not other.state.has_ended:
             raise RejectedInput(Code.LOAD_OPEN, f"the table has the open load {other.load_id}")
         _end(connection, table, other, other.state, started_by)
-    connection.execute(
-        INSERT_LOAD,
-        {
-            "load_id": load_id,
-            "table_id": table.table_id,
-            "generation": table.generation,
-            "mode": mode,
-            "begin_sequence": counters.last_sequence + 1,
-            "idle_seconds": idle_seconds,
-            "started_by": started_by,
-        },
-    )
+    new = {
+        "load_id": load_id,
+        "table_id": table.table_id,
+        "generation": table.generation,
+        "mode": mode,
+        "begin_sequence": counters.last_sequence + 1,
+        "idle_seconds": idle_seconds,
+        "started_by": started_by,
+    }
+    connection.execute(INSERT_LOAD, new)
     record_event(connection, table, started_by, "load begun", details={"load": load_id, "mode": mode})
     [begun] = find_loads(connection, [load_id])
     return begun, True

@@ -19,7 +19,7 @@ from app.staging.access.api_keys import (
 )
 from app.staging.access.audit_events import record_operation
 from app.staging.connection.database import Connection, translated_errors
-from mirrorgate.errors import Code, Problem, RejectedInput
+from mirrorgate.errors import Code, RejectedInput
 
 SETTINGS_KEY: Final = "MIRRORGATE_ADMIN_KEY"
 """The name of the key of the settings, which the database does not have."""
@@ -37,21 +37,18 @@ def create(gateway: Gateway, principal: Principal, wanted: CreateKey) -> Created
     """Store a new key and return it with its secret. Raises RejectedInput `bad_request`."""
     expires_at = wanted.expires_at
     if expires_at is not None and not _is_future(expires_at):
-        problem = Problem(
-            Code.BAD_REQUEST, "expires_at must be a time in the future with a UTC offset", pointer="/expires_at"
-        )
-        raise RejectedInput.of((problem,))
+        detail = "expires_at must be a time in the future with a UTC offset"
+        raise RejectedInput.at(Code.BAD_REQUEST, detail, pointer="/expires_at")
     key_id, secret = secrets.token_hex(4), _new_secret()
     salt, signing = _signing(gateway, key_id) if wanted.hmac else (None, None)
     rights = tuple(Right(right) for right in wanted.rights)
     details = {
         "key": key_id,
-        **({} if wanted.name is None else {"name": wanted.name}),
         "rights": wanted.rights,
         "tables": wanted.tables,
         "expires_at": None if expires_at is None else expires_at.isoformat(),
         **({"hmac": True} if wanted.hmac else {}),
-        **wanted.model_dump(include={"requests_per_second", "bytes_per_second"}, exclude_none=True),
+        **wanted.model_dump(include={"name", "requests_per_second", "bytes_per_second"}, exclude_none=True),
     }
     limits = RateLimits(wanted.requests_per_second, wanted.bytes_per_second)
     with translated_errors(), gateway.engine.begin() as connection:

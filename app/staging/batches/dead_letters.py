@@ -252,8 +252,7 @@ def _row(entry: TableLetters, letter: NewLetter, identity: RequestIdentity | Non
 
 
 def _letter(row: sa.Row[Any]) -> StoredLetter:
-    known = dict(row._mapping)
-    return StoredLetter(**known | {"format": LetterFormat(row.format), "state": LetterState(row.state)})
+    return StoredLetter(**{**row._mapping, "format": LetterFormat(row.format), "state": LetterState(row.state)})
 
 
 NO_LONGER_WAITING: Final = frozenset({Code.UNKNOWN_DEAD_LETTER, Code.DEAD_LETTER_SETTLED})

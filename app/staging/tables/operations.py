@@ -260,10 +260,9 @@ def release(
     table = locked_table(connection, name, generation)
     released = {"table_id": table.table_id, "rewrite_marker": rewrite_marker}
     if table.state is not TableState.QUARANTINED or connection.execute(RELEASE, released).rowcount == 0:
-        raise RejectedInput(Code.WRONG_TABLE_STATE, f"table {table.name} is {table.state}")
-    record_event(
-        connection, table, actor, "release", reason, details={"rewrite_marker": True} if rewrite_marker else {}
-    )
+        raise _wrong_state(table)
+    details = {"rewrite_marker": True} if rewrite_marker else {}
+    record_event(connection, table, actor, "release", reason, details=details)
     return replace(table, state=TableState.ACTIVE)
 
 
@@ -358,9 +357,8 @@ def finish_drop(connection: sa.Connection, table: Table, epoch: Epoch, *, marker
     keys = {"table_id": table.table_id, "generation": table.generation}
     if plan.action is DropAction.REBUILD:
         return _finish_rebuild(connection, table, plan)
-    unpublished = connection.execute(
-        SELECT_UNPUBLISHED, {**keys, "published_through": counters.published_through}
-    ).one()
+    through = {**keys, "published_through": counters.published_through}
+    unpublished = connection.execute(SELECT_UNPUBLISHED, through).one()
     landed_again = 0
     if plan.action is DropAction.DROP:
         connection.execute(END_TABLE, keys)
