@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
+from urllib.parse import urlsplit
 
 import httpx
 import msgspec
@@ -31,6 +32,8 @@ log = structlog.get_logger()
 LOOK_SECONDS: Final = 10.0
 SEND_SECONDS: Final = 10.0
 """Seconds that the receiver may take."""
+GOOGLE_CHAT: Final = "chat.googleapis.com"
+"""Its webhooks reject every member of a message but `text`, and a text of more than 4,096 characters."""
 
 
 class Webhook:
@@ -39,22 +42,22 @@ class Webhook:
     def __init__(self, url: SecretStr, secret: SecretStr | None) -> None:
         self._url = url.get_secret_value()
         self._secret = secret.get_secret_value() if secret is not None else None
+        self._is_google_chat = urlsplit(self._url).hostname == GOOGLE_CHAT
 
     def send(self, message: dict[str, object]) -> None:
         """POST a message. Raises TemporarilyUnavailable `alert_not_sent` for anything but an answer of 2xx."""
-        body = msgspec.json.encode(message)
+        text = {"text": str(message["text"])[:4_096]}
+        body = msgspec.json.encode(text if self._is_google_chat else message)
         headers = {"Content-Type": "application/json"}
         if self._secret is not None:
             headers["X-Signature"] = f"sha256={hmac.new(self._secret.encode(), body, hashlib.sha256).hexdigest()}"
         try:
             with httpx.stream("POST", self._url, content=body, headers=headers, timeout=SEND_SECONDS) as answer:
-                pass  # the status is the whole answer; its body is not read
+                failure = "" if answer.is_success else f"answered {answer.status_code}"  # its body is not read
         except httpx.HTTPError as error:
-            detail = f"the receiver of alerts did not answer: {type(error).__name__}"
-            raise TemporarilyUnavailable(Code.ALERT_NOT_SENT, detail) from None
-        if not answer.is_success:
-            detail = f"the receiver of alerts answered {answer.status_code}"
-            raise TemporarilyUnavailable(Code.ALERT_NOT_SENT, detail)
+            failure = f"did not answer: {type(error).__name__}"
+        if failure:
+            raise TemporarilyUnavailable(Code.ALERT_NOT_SENT, f"the receiver of alerts {failure}")
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import Final
 
 from app.api.gateway import Gateway
 from app.api.schemas.access import CreatedKeyModel, CreateKey, RotatedKeyModel, UpdateKey
-from app.domain.access.rights import SALT_BYTES, Principal, RateLimits, Right, format_key, hash_secret, signing_secret
+from app.domain.access.rights import SALT_BYTES, Principal, RateLimits, format_key, hash_secret, signing_secret
 from app.staging.access.api_keys import (
     StoredKey,
     change_limits,
@@ -41,7 +41,6 @@ def create(gateway: Gateway, principal: Principal, wanted: CreateKey) -> Created
         raise RejectedInput.at(Code.BAD_REQUEST, detail, pointer="/expires_at")
     key_id, secret = secrets.token_hex(4), _new_secret()
     salt, signing = _signing(gateway, key_id) if wanted.hmac else (None, None)
-    rights = tuple(Right(right) for right in wanted.rights)
     details = {
         "key": key_id,
         "rights": wanted.rights,
@@ -52,7 +51,7 @@ def create(gateway: Gateway, principal: Principal, wanted: CreateKey) -> Created
     }
     limits = RateLimits(wanted.requests_per_second, wanted.bytes_per_second)
     with translated_errors(), gateway.engine.begin() as connection:
-        hashed, tables = hash_secret(secret), tuple(wanted.tables)
+        hashed, rights, tables = hash_secret(secret), tuple(wanted.rights), tuple(wanted.tables)
         insert_key(connection, key_id, hashed, rights, tables, expires_at, limits, salt, wanted.name)
         record_operation(connection, principal.key_id, "create_key", details=details)
     return CreatedKeyModel(

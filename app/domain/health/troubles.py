@@ -446,8 +446,7 @@ def plan_alerts(
     kept = [old.seen(present[key], now) for key, old in known.items() if key in present]
     changed = [new for new in kept if new.code_since == now]
     ended = [old for key, old in known.items() if key not in present]
-    lasting = timedelta(seconds=after_seconds)
-    due = [one for one in (*kept, *begun) if one.is_due(now, lasting)]
+    due = [one for one in (*kept, *begun) if one.is_due(now, timedelta(seconds=after_seconds))]
     by_weight = sorted(due, key=lambda one: (one.alert.severity, one.since, one.alert.key))
     return AlertPlan(
         begun=begun,
@@ -465,15 +464,13 @@ def message_of(plan: AlertPlan, *, gateway: str, now: datetime) -> dict[str, obj
         for one in plan.firing
     ]
     lines += [f"RESOLVED: {_title(one.alert)}" for one in plan.resolved]
+    told = [(one, "firing") for one in plan.firing] + [(one, "resolved") for one in plan.resolved]
     return {
         "version": 1,
         "gateway": gateway,
         "sent_at": now.isoformat(),
         "text": "\n".join(lines),
-        "alerts": [
-            *(_entry(one, "firing") for one in plan.firing),
-            *(_entry(one, "resolved") for one in plan.resolved),
-        ],
+        "alerts": [_entry(one, status) for one, status in told],
     }
 
 

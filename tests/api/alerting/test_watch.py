@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import httpx
 import pytest
 import sqlalchemy as sa
 from pydantic import SecretStr
@@ -112,6 +113,21 @@ def test_a_message_is_signed_over_its_body(quarantined: sa.Engine, receiver: Rec
     watch_of(quarantined, receiver).look()
     digest = hmac.new(SECRET.encode(), receiver.bodies[0], hashlib.sha256).hexdigest()
     assert receiver.signatures == [f"sha256={digest}"]
+
+
+def test_google_chat_gets_the_text_alone_because_it_rejects_other_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[bytes] = []
+
+    def answered(request: httpx.Request) -> httpx.Response:
+        sent.append(request.content)
+        return httpx.Response(200)
+
+    client = httpx.Client(transport=httpx.MockTransport(answered))
+    monkeypatch.setattr("app.api.alerting.httpx.stream", client.stream)
+    message: dict[str, object] = {"version": 1, "text": "é" * 5_000, "alerts": []}
+    Webhook(SecretStr("https://chat.googleapis.com/v1/spaces/x/messages?key=hidden"), None).send(message)
+    Webhook(SecretStr("https://hooks.slack.com/services/hidden"), None).send(message)
+    assert [json.loads(body) for body in sent] == [{"text": "é" * 4_096}, message]
 
 
 def test_a_receiver_that_fails_gets_the_same_alerts_again(quarantined: sa.Engine, receiver: Receiver) -> None:
