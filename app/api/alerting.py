@@ -33,7 +33,7 @@ LOOK_SECONDS: Final = 10.0
 SEND_SECONDS: Final = 10.0
 """Seconds that the receiver may take."""
 GOOGLE_CHAT: Final = "chat.googleapis.com"
-"""Its webhooks reject every member of a message but `text`, and a text of more than 4,096 characters."""
+"""Its webhooks reject every member of a message but `text`, and long texts."""
 
 
 class Webhook:
