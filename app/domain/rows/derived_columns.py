@@ -8,7 +8,7 @@ Invariant: the value of a row does not depend on the other rows of its batch.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -20,6 +20,7 @@ from app.domain.model.projection import bad_option, parsed_derive
 from app.domain.model.table_schema import ColumnType, TableSchema, TypeName
 from app.domain.rows.conversion import BadValues, convert_texts
 from app.domain.rows.row_rules import KeptByTable, RowMarker, RowRules
+from app.domain.rows.typed_columns import chosen_rows
 from mirrorgate.errors import Code, RejectedInput
 
 _PARSED: Final = KeptByTable[Mapping[str, ParsedExpression]]()
@@ -34,6 +35,8 @@ _BITS: Final = {TypeName.INT16: 15, TypeName.INT32: 31, TypeName.INT64: 63}
 _FLOATS: Final = frozenset({TypeName.FLOAT32, TypeName.FLOAT64})
 _FIRST_WHOLE: Final = 2.0**53
 """From here on, each float64 is a whole number."""
+_FLOAT_DIGITS: Final = 309 + 38
+"""Digits of the largest float64 with those of a decimal after the point."""
 _LOCAL: Final = pa.timestamp("us")
 _OVERFLOW: Final = "a number leaves its type"
 _ROUND: Final = "half_towards_infinity"
@@ -199,7 +202,7 @@ def _guarded(
         pass
     made = of_type or node.type.arrow
     parts: list[pa.Array] = []
-    wrong = bytearray(len(arrays[0]))
+    wrong: list[int] = []
     waiting = [(0, len(arrays[0]))]
     while waiting:
         start, end = waiting.pop()
@@ -207,16 +210,12 @@ def _guarded(
             parts.append(kernel(*(array.slice(start, end - start) for array in arrays)))
         except pa.ArrowInvalid:
             if end - start == 1:
-                wrong[start] = 1
+                wrong.append(start)
                 parts.append(pa.nulls(1, made))
                 continue
             middle = (start + end) // 2
             waiting += [(middle, end), (start, middle)]
-    return _without(pa.concat_arrays(parts), _flags(wrong), node, _OVERFLOW)
-
-
-def _flags(chosen: bytearray) -> pa.BooleanArray:
-    return pc.cast(pa.Array.from_buffers(pa.uint8(), len(chosen), [None, pa.py_buffer(bytes(chosen))]), pa.bool_())
+    return _without(pa.concat_arrays(parts), chosen_rows(len(arrays[0]), wrong), node, _OVERFLOW)
 
 
 def _true(values: pa.BooleanArray) -> pa.BooleanArray:
@@ -384,11 +383,11 @@ def _cast(node: Expression, operand: pa.Array) -> Derived:
         return _none(operand.cast(_LOCAL).view(wanted.arrow))
     if wanted.name is TypeName.DATE:
         return _none(operand.view(_LOCAL).cast(wanted.arrow))
-    if wanted.name in _FLOATS:
-        floats = operand.cast(pa.float64())
-        return _finite(node, floats.cast(wanted.arrow), floats)
     if source.name in _FLOATS:
-        return _from_floats(node, operand.cast(pa.float64()))
+        return _from_floats(node, operand)
+    if wanted.name in _FLOATS:  # Arrow casts decimals to other floats than the nearest, and rounds integers if unsafe
+        numbers = operand.cast(pa.string()) if source.name is TypeName.DECIMAL else operand
+        return _none(numbers.cast(wanted.arrow, safe=False))
     return _from_exact(node, operand)
 
 
@@ -397,13 +396,9 @@ def _from_texts(node: Expression, texts: pa.StringArray) -> Derived:
     try:
         return _none(convert_texts(texts, node.type))
     except BadValues as bad:
-        wrong = bytearray(len(texts))
-        for row in bad.reasons:
-            wrong[row] = 1
-    flags = _flags(wrong)
-    return _without(
-        convert_texts(pc.if_else(flags, None, texts), node.type), flags, node, f"a string does not fit {node.type}"
-    )
+        wrong = chosen_rows(len(texts), bad.reasons)
+    right = convert_texts(pc.if_else(wrong, None, texts), node.type)
+    return _without(right, wrong, node, f"a string does not fit {node.type}")
 
 
 def _written(operand: pa.Array, source: ColumnType) -> pa.StringArray:
@@ -413,18 +408,23 @@ def _written(operand: pa.Array, source: ColumnType) -> pa.StringArray:
 
 
 def _from_floats(node: Expression, floats: pa.Array) -> Derived:
-    """Return floats as integers or decimals, rounded to the nearest."""
+    """Return floats as other numbers, rounded to the nearest."""
+    if node.type.name in _FLOATS:
+        return _finite(node, floats.cast(node.type.arrow), floats)
     wrong = _true(pc.invert(pc.is_finite(floats)))
     found = _without(floats, wrong, node, _OVERFLOW)
     if node.type.name is TypeName.DECIMAL:
-        of_type = node.type.arrow
-        inner = _guarded(lambda part: part.cast(of_type), node, found.values)
-        return Derived(inner.values, [*found.faults, *inner.faults])
-    whole = pc.round(found.values, ndigits=0, round_mode=_ROUND)
-    limit = float(2 ** _BITS[node.type.name])
-    outside = _true(pc.or_(pc.less(whole, -limit), pc.greater_equal(whole, limit)))
-    inner = _without(whole, outside, node, _OVERFLOW)
-    return Derived(inner.values.cast(node.type.arrow), [*found.faults, *inner.faults])
+        inner = _guarded(partial(_rounded_decimals, node.type), node, found.values)
+    else:
+        inner = _in_range(node, pc.round(found.values.cast(pa.float64()), ndigits=0, round_mode=_ROUND))
+    return Derived(inner.values, [*found.faults, *inner.faults])
+
+
+def _rounded_decimals(of_type: ColumnType, floats: pa.Array) -> pa.Array:
+    """Return floats as decimals, half away from zero, which Arrow rounds to even. Raises ArrowInvalid."""
+    context, step = Context(prec=_FLOAT_DIGITS, rounding=ROUND_HALF_UP), Decimal(1).scaleb(-of_type.scale)
+    exact = [None if value is None else Decimal(value).quantize(step, context=context) for value in floats.to_pylist()]
+    return pa.array(exact, of_type.arrow)
 
 
 def _from_exact(node: Expression, operand: pa.Array) -> Derived:
@@ -448,13 +448,13 @@ def _from_exact(node: Expression, operand: pa.Array) -> Derived:
     return Derived(inner.values, [*found.faults, *inner.faults])
 
 
-def _in_range(node: Expression, integers: pa.Int64Array) -> Derived:
-    """Return integers of 64 bits as the node's type."""
-    bits = _BITS[node.type.name]
-    if bits == _BITS[TypeName.INT64]:
-        return _none(integers)
-    outside = pc.or_(pc.less(integers, -(2**bits)), pc.greater_equal(integers, 2**bits))
-    found = _without(integers, _true(outside), node, _OVERFLOW)
+def _in_range(node: Expression, whole: pa.Array) -> Derived:
+    """Return whole numbers, in int64 or float64, as the node's type."""
+    if whole.type == node.type.arrow:
+        return _none(whole)
+    limit = pa.scalar(2.0 ** _BITS[node.type.name]).cast(whole.type)
+    outside = pc.or_(pc.less(whole, pc.negate(limit)), pc.greater_equal(whole, limit))
+    found = _without(whole, _true(outside), node, _OVERFLOW)
     return Derived(found.values.cast(node.type.arrow), found.faults)
 
 
