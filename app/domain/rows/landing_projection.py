@@ -8,6 +8,7 @@ Invariant: a table whose files have the columns of its source lands its rows as 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import reduce
 from typing import Any, Final
 
 import pyarrow as pa
@@ -90,10 +91,7 @@ def _matches(found: RowFilter, typed: pa.RecordBatch, schema: TableSchema) -> pa
     if found.column is not None:
         return _compared(found, typed, schema)
     matches = [_matches(part, typed, schema) for part in found.all or found.any or ()]
-    combined, combine = matches[0], pc.and_kleene if found.all else pc.or_kleene
-    for other in matches[1:]:
-        combined = combine(combined, other)
-    return combined
+    return reduce(pc.and_kleene if found.all else pc.or_kleene, matches)
 
 
 def _compared(found: RowFilter, typed: pa.RecordBatch, schema: TableSchema) -> pa.BooleanArray:
@@ -107,7 +105,7 @@ def _compared(found: RowFilter, typed: pa.RecordBatch, schema: TableSchema) -> p
     literals = pa.array(_literals(found, schema), column.type)
     if found.op in _KERNELS:
         return _KERNELS[found.op](column, literals[0])
-    are_in = pc.if_else(pc.is_null(column), None, pc.is_in(column, literals))
+    are_in = reduce(pc.or_, [pc.equal(column, literal) for literal in literals])  # `pc.is_in` tells 0 from -0
     return are_in if found.op is Comparison.IN else pc.invert(are_in)
 
 

@@ -116,6 +116,20 @@ def test_each_comparison_says_which_rows_match(found: dict[str, Any], matching: 
     assert set(landed.column("id").to_pylist()) == matching
 
 
+@pytest.mark.parametrize("value", ["0", "-0.0", "NaN", "Infinity", None])
+@pytest.mark.parametrize(("one", "listed"), [("=", "in"), ("!=", "not_in")])
+def test_a_list_of_one_value_matches_as_the_value_does(value: str | None, one: str, listed: str) -> None:
+    schema = schema_of({"id": "int64", "f": "float64"}, ["id"], ["id"])
+    batch = landing_rows([insert({"id": 1, "f": value})], schema).batch
+    for literal in ("0", "-0.0", "NaN", "Infinity"):
+        alone = TableOptions.parse({"filter": {"column": "f", "op": one, "value": literal}}).filter
+        in_list = TableOptions.parse({"filter": {"column": "f", "op": listed, "values": [literal]}}).filter
+        assert alone is not None
+        assert in_list is not None
+        markers = [filtered(batch, found, schema).column(2) for found in (in_list, alone)]
+        assert markers[0] == markers[1], literal
+
+
 Step = tuple[int, list[str | None] | None]
 """A key, and its city in a list; None for a delete."""
 Cities = st.sampled_from(["Rome", "Oslo", None])
