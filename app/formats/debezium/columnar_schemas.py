@@ -30,8 +30,8 @@ from app.domain.model.written_values import keep_minus_zeros
 from app.domain.rows.row_rules import ChangeFacts, LogRun
 from app.domain.rows.source_order import run_of
 from app.formats.columnar import NotColumnar, is_uniform
-from app.formats.debezium.connect_schema import ConnectField, WrongSchema, read_schema
-from app.formats.debezium.events import MONGODB
+from app.formats.debezium.connect_schema import ConnectField, read_schema
+from app.formats.debezium.events import MONGODB, WrongEvent
 from app.formats.debezium.records import source_log_position, source_position, source_table, source_time, transaction_of
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import is_all_decoded, is_all_read
@@ -380,6 +380,6 @@ def _checked_schema(schema: bytes) -> ConnectField:
         decoded: Any = msgspec.json.decode(schema)
         if is_all_read(schema, [decoded]) and not has_suspicious_escape(schema):
             return read_schema(decoded)
-    except (WrongSchema, *DECODE_ERRORS):
+    except (WrongEvent, *DECODE_ERRORS):
         pass
     raise NotColumnar

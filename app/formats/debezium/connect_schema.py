@@ -20,7 +20,7 @@ from app.domain.model.table import Table
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import MAX_DECIMAL_DIGITS, Column, ColumnType, TableSchema, TypeName
 from app.domain.model.written_values import as_json
-from app.formats.debezium.events import METADATA
+from app.formats.debezium.events import METADATA, WrongEvent
 from mirrorgate.errors import Code, RejectedInput
 
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
@@ -77,10 +77,6 @@ _ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json
 _MAX_CACHED_BYTES: Final = 2**16
 
 
-class WrongSchema(ValueError):
-    """A schema that Connect does not write; the text says why, without a value of the body."""
-
-
 @dataclass(frozen=True, eq=False)
 class ConnectField:
     """One field of a Connect schema, or the schema itself."""
@@ -123,7 +119,7 @@ class ConnectField:
 
     @property
     def scale(self) -> int:
-        """The digits after the point of a Decimal. Raises WrongSchema."""
+        """The digits after the point of a Decimal. Raises WrongEvent `bad_schema`."""
         return _number(self.parameters.get("scale", "0"))
 
     @cached_property
@@ -156,29 +152,30 @@ class ConnectField:
 
 
 def read_schema(written: Mapping[str, Any]) -> ConnectField:
-    """Return a schema as it is written beside a payload. Raises WrongSchema."""
+    """Return a schema as it is written beside a payload. Raises WrongEvent `bad_schema`."""
     encoded = _ENCODER.encode(written)
-    return _cached(encoded) if len(encoded) <= _MAX_CACHED_BYTES else _field(msgspec.json.decode(encoded), "")
+    return _cached(encoded) if len(encoded) <= _MAX_CACHED_BYTES else _field(msgspec.json.decode(encoded))
 
 
 @lru_cache(2_048)
 def _cached(encoded: bytes) -> ConnectField:
-    return _field(msgspec.json.decode(encoded), "")
+    return _field(msgspec.json.decode(encoded))
 
 
-def _field(written: Any, at: str) -> ConnectField:
+def _field(written: Any, of: str = "", at: str = "/schema") -> ConnectField:
     if not isinstance(written, dict):
-        raise WrongSchema(f"the schema{at} is not an object")
+        raise WrongEvent(Code.BAD_SCHEMA, f"the schema{of} is not an object", at)
     kind = written.get("type")
     if not isinstance(kind, str) or kind not in BY_KIND:
-        raise WrongSchema(f"the schema{at} has no type of Kafka Connect")
+        raise WrongEvent(Code.BAD_SCHEMA, f"the schema{of} has no type of Kafka Connect", f"{at}/type")
     parameters = written.get("parameters") or {}
     if not isinstance(parameters, dict):
-        raise WrongSchema(f"the parameters of the schema{at} are not an object")
-    inner = written.get("items" if kind == "array" else "values") if kind in _CONTAINERS else None
+        raise WrongEvent(Code.BAD_SCHEMA, f"the parameters of the schema{of} are not an object", f"{at}/parameters")
+    inner_key = "items" if kind == "array" else "values"
+    inner = written.get(inner_key) if kind in _CONTAINERS else None
     fields = written.get("fields") if kind == "struct" else ()
     if not isinstance(fields, list | tuple):
-        raise WrongSchema(f"the fields of the schema{at} are not a list")
+        raise WrongEvent(Code.BAD_SCHEMA, f"the fields of the schema{of} are not a list", f"{at}/fields")
     read = ConnectField(
         _text(written.get("field")),
         kind,
@@ -186,8 +183,8 @@ def _field(written: Any, at: str) -> ConnectField:
         written.get("optional") is True,
         written.get("default") is not None,
         {name: str(value) for name, value in parameters.items()},
-        tuple(_field(one, " of a field") for one in fields),
-        None if inner is None else _field(inner, " of an element"),
+        tuple(_field(one, " of a field", f"{at}/fields/{index}") for index, one in enumerate(fields)),
+        None if inner is None else _field(inner, " of an element", f"{at}/{inner_key}"),
     )
     _ = read.column_type, read.scale if read.meaning == DECIMAL else 0  # a wrong number in it is an error here
     return read
@@ -201,7 +198,7 @@ def _number(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise WrongSchema("a precision or scale of the schema is not a number") from None
+        raise WrongEvent(Code.BAD_SCHEMA, "a precision or scale of the schema is not a number", "/schema") from None
 
 
 _INTEGER_DIGITS: Final = {TypeName.INT16: 5, TypeName.INT32: 10, TypeName.INT64: 19}

@@ -25,7 +25,10 @@ class EventForm(Enum):
 
 
 class WrongEvent(Exception):
-    """An event that is not a change of a row, or not one that can be read; `pointer` is relative to the event."""
+    """An event that is not a change of a row, or not one that can be read.
+
+    `pointer` is relative to the event, of `bad_schema` to the object that has the schema beside the event.
+    """
 
     def __init__(self, code: Code, detail: str, pointer: str = "") -> None:
         super().__init__(detail)

@@ -27,7 +27,7 @@ from app.domain.model.change import (
 )
 from app.domain.model.dead_letter import is_kept
 from app.domain.model.names import SourceName, is_bounded
-from app.formats.debezium.connect_schema import ConnectField, WrongSchema, read_schema
+from app.formats.debezium.connect_schema import ConnectField, read_schema
 from app.formats.debezium.events import (
     NO_VALUE,
     EventForm,
@@ -319,7 +319,8 @@ def decode_debezium(
                 decoded.records.append(record)
         except WrongEvent as wrong:
             marks_deletes = marks_deletes or marks_delete(payload)
-            found = (Problem(wrong.code, wrong.detail, index, at + wrong.pointer),)
+            beside = value_at if wrong.code is Code.BAD_SCHEMA else at
+            found = (Problem(wrong.code, wrong.detail, index, beside + wrong.pointer),)
             if keep_rejected and is_kept(found):
                 decoded.rejected.append(RejectedRecord(index, _source_of(payload), found))
             else:
@@ -346,10 +347,7 @@ def read_event(
     form = form_of(payload, schema)
     if form is EventForm.IGNORED:
         return None
-    try:
-        fields = None if schema is None else read_schema(schema)
-    except WrongSchema as error:
-        raise WrongEvent(Code.BAD_SCHEMA, str(error)) from None
+    fields = None if schema is None else read_schema(schema)
     key = _key(written_key)
     return (_enveloped if form is EventForm.ENVELOPE else _flattened)(index, payload, fields, key, at)
 
@@ -469,7 +467,7 @@ def _key(written: Any) -> RecordKey | None:
         return None
     try:
         fields = None if schema is None else read_schema(schema)
-    except WrongSchema:
+    except WrongEvent:
         fields = None  # the schema of the row has the same columns
     values = {name: value for name, value in payload.items() if not name.startswith(INTERNAL_KEYS)}
     return RecordKey(values, fields if fields is not None and fields.names == payload.keys() == values.keys() else None)

@@ -15,7 +15,8 @@ from app.domain.model.table_schema import Column, ColumnType
 from app.domain.model.written_values import WrittenNumber
 from app.domain.rows.conversion import BadValues, convert, reading_of
 from app.formats.debezium.columnar_images import reader_of_columns, typing_of_columns
-from app.formats.debezium.connect_schema import ConnectField, WrongSchema, read_schema
+from app.formats.debezium.connect_schema import ConnectField, read_schema
+from app.formats.debezium.events import WrongEvent
 from app.formats.debezium.values import (
     PLAIN_READING,
     DebeziumReading,
@@ -391,5 +392,5 @@ def test_placeholders_are_recognized_in_every_form() -> None:
     ],
 )
 def test_what_is_no_connect_schema_is_rejected(schema: dict[str, Any]) -> None:
-    with pytest.raises(WrongSchema):
+    with pytest.raises(WrongEvent):
         read_schema(schema)

@@ -197,6 +197,10 @@ def test_the_table_comes_from_the_source_then_from_the_request(harness: IngestHa
         harness.debezium({"id": 1, "note": "a"})
 
 
+def wrong_schema(field: dict[str, Any]) -> dict[str, Any]:
+    return {"schema": {"type": "struct", "fields": [field | {"field": "id"}]}, "payload": {"id": 1}}
+
+
 @pytest.mark.parametrize(
     ("wrong", "code", "pointer"),
     [
@@ -205,7 +209,10 @@ def test_the_table_comes_from_the_source_then_from_the_request(harness: IngestHa
         (event("c", "public.orders", after=[1]), Code.MALFORMED_MESSAGE, "/after"),
         (7, Code.MALFORMED_MESSAGE, ""),
         ({"specversion": "1.0", "data": {}}, Code.MALFORMED_MESSAGE, ""),
-        ({"schema": {"type": "int99"}, "payload": {"id": 1}}, Code.BAD_SCHEMA, "/payload"),
+        ({"schema": {"type": "int99"}, "payload": {"id": 1}}, Code.BAD_SCHEMA, "/schema/type"),
+        (keyed({}, wrong_schema({"type": "array", "items": 7})), Code.BAD_SCHEMA, "/value/schema/fields/0/items"),
+        (wrong_schema({"type": "struct", "fields": {}}), Code.BAD_SCHEMA, "/schema/fields/0/fields"),
+        (wrong_schema({"type": "int32", "parameters": [1]}), Code.BAD_SCHEMA, "/schema/fields/0/parameters"),
     ],
 )
 def test_what_is_no_event_is_rejected_with_its_place(
