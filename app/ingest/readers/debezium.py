@@ -154,6 +154,8 @@ class DebeziumTables:
             raise RejectedInput(Code.UNKNOWN_TABLE, "the message names no table; give the parameter `table`")
         if found is not None:
             name = SourceName.address(found.name)
+        else:
+            _ = name.table  # raises `bad_name` for a name that no table can have
         self._feeds.setdefault(name.key, _Feed(name, found))
         return name
 

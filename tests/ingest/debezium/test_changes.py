@@ -195,6 +195,8 @@ def test_the_table_comes_from_the_source_then_from_the_request(harness: IngestHa
     assert rejection.places[0][:2] == (Code.UNKNOWN_TABLE, 0)
     with rejected(places=[(Code.UNKNOWN_TABLE, 0, "", None)]):
         harness.debezium({"id": 1, "note": "a"})
+    with rejected(places=[(Code.BAD_NAME, 0, "", None)]):
+        harness.debezium({**of_mysql, "source": {"db": "shop", "table": "a/b"}})
 
 
 def wrong_schema(field: dict[str, Any]) -> dict[str, Any]:
