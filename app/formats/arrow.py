@@ -196,17 +196,13 @@ def decode_arrow_stream(body: bytes, limits: InputLimits = UNLIMITED) -> pa.Tabl
         schema = pa.schema([_arrow_field(field) for field in fields])
         return pa.Table.from_batches([_batch(layout, fields, schema, limits) for layout in layouts], schema)
     except (Damaged, pa.ArrowException) as error:
-        raise _malformed(error) from error
+        detail = str(error) if isinstance(error, Damaged) else "the columns of the Arrow stream are not valid"
+        raise RejectedInput(Code.MALFORMED_ARROW, detail) from error
 
 
 def _arrow_field(field: ArrowField) -> pa.Field:
     """Return the field; PyArrow rejects a required one of type null, so that one is not required here."""
     return pa.field(field.name, field.type, field.nullable or pa.types.is_null(field.type))
-
-
-def _malformed(error: Exception) -> RejectedInput:
-    detail = str(error) if isinstance(error, Damaged) else "a column of the Arrow stream is not valid"
-    return RejectedInput(Code.MALFORMED_ARROW, detail)
 
 
 def _fields(message: ArrowMessage | None) -> list[ArrowField]:
@@ -290,7 +286,14 @@ def _dictionary(
 
 def _batch(layout: BatchLayout, fields: Sequence[ArrowField], schema: pa.Schema, limits: InputLimits) -> pa.RecordBatch:
     reader = _ArrayReader(layout, limits.reserve)
-    arrays = [reader.array(field, layout.rows) for field in fields]
+    arrays = []
+    for field in fields:
+        try:
+            arrays.append(reader.array(field, layout.rows))
+        except pa.ArrowException as error:
+            detail = "the column is not valid: a text is not UTF-8, or a value is none that its Arrow type has"
+            problem = Problem(Code.MALFORMED_ARROW, detail, pointer=pointer_to("", field.name), column=field.name)
+            raise RejectedInput.of((problem,)) from error
     reader.check_end()
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

@@ -97,9 +97,12 @@ def test_a_stream_without_rows_is_empty() -> None:
         decode_arrow_stream(stream(ROWS.slice(0, 0)))
 
 
-def test_texts_that_are_not_utf8_are_rejected() -> None:
-    with rejected(Code.MALFORMED_ARROW):
-        decode_arrow_stream(stream(pa.table({"name": ["abcdefgh"]})).replace(b"abcdefgh", b"abc\xffefgh"))
+def test_a_column_with_a_value_that_its_arrow_type_does_not_have_is_named() -> None:
+    texts = stream(pa.table({"id": [1], "a/b": ["abcdefgh"]})).replace(b"abcdefgh", b"abc\xffefgh")
+    part_of_a_day = stream(pa.table({"id": [1], "a/b": pa.array([86_400_001]).view(pa.date64())}))
+    for body in (texts, part_of_a_day):
+        with rejected(places=[(Code.MALFORMED_ARROW, None, "/a~1b", "a/b")]):
+            decode_arrow_stream(body)
 
 
 @given(place=st.integers(0, len(stream(ROWS)) - 1), byte=st.integers(0, 255))

@@ -411,8 +411,7 @@ def _from_floats(node: Expression, floats: pa.Array) -> Derived:
     """Return floats as other numbers, rounded to the nearest."""
     if node.type.name in _FLOATS:
         return _finite(node, floats.cast(node.type.arrow), floats)
-    wrong = _true(pc.invert(pc.is_finite(floats)))
-    found = _without(floats, wrong, node, _OVERFLOW)
+    found = _without(floats, _true(pc.invert(pc.is_finite(floats))), node, _OVERFLOW)
     if node.type.name is TypeName.DECIMAL:
         inner = _guarded(partial(_rounded_decimals, node.type), node, found.values)
     else:
