@@ -25,6 +25,7 @@ _log = structlog.get_logger()
 
 _TROUBLE_AFTER: Final = 3
 _READY_POLL_SECONDS: Final = 0.1
+_POLL_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class Child:
     running: "subprocess.Popen[bytes] | None" = None
     umask: int = -1
     """Permissions that the child's new files lack; -1: those that this process lacks."""
+    serves_no_longer: Callable[[int], bool] = lambda _pid: False
+    """Asked about once a second: True if the process runs without serving, and must get `stop_signal` to restart."""
 
 
 class ChildCannotStart(Exception):
@@ -153,6 +156,8 @@ class _SupervisedChild:
             reason = self._end_reasons.describe(exit_status)
             self._plan_restart(reason, is_accident=exit_status < 0 or self.serves)
             self.kill_group()
+        elif self.process is not None and self.child.serves_no_longer(self.process.pid):
+            self.process.send_signal(self.child.stop_signal)
         if self.process is None and time.monotonic() >= self._start_at:
             try:
                 self.process = self._start()
@@ -212,9 +217,7 @@ def _keep_running(
                 one.has_served = one.serves = True
             on_ready()
         waits = [wait for one in supervised if (wait := one.seconds_to_start()) is not None]
-        if not ready:
-            waits.append(_READY_POLL_SECONDS)
-        if signals.asks_to_stop(signals.wait(min(waits, default=None))):
+        if signals.asks_to_stop(signals.wait(min(waits, default=_POLL_SECONDS if ready else _READY_POLL_SECONDS))):
             return
 
 

@@ -394,6 +394,7 @@ def postgres_child(postgres: PrivatePostgres, log: ChildLog | None = None) -> Ch
         stop_signal=signal.SIGINT,
         stop_within=30.0,
         running=postgres.process,
+        serves_no_longer=postgres.rejects_sessions,
     )
 
 

@@ -27,7 +27,7 @@ from app.local.supervisor import Child
 from app.local.up import UpPlan
 from app.settings import Settings, start_checks
 from mirrorgate.errors import Code, Misconfigured
-from tests.support.processes import finished, succeeded
+from tests.support.processes import finished, is_alive, succeeded
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -109,7 +109,10 @@ def test_client_commands_find_the_gateway_as_long_as_it_runs(tmp_path: Path) -> 
         assert json.loads(file.read_text())["certificate"] == "/etc/tls.pem"
 
 
-def test_a_killed_postgres_comes_back_under_the_same_url_with_its_data(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_postgres_that_was_killed_or_asked_to_end_comes_back_under_the_same_url_with_its_data(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     with PrivatePostgres(tmp_path, {"fsync": "off"}) as postgres:
         url, first = postgres.url, postgres.process.pid
         with psycopg.connect(url) as connection:
@@ -117,8 +120,10 @@ def test_a_killed_postgres_comes_back_under_the_same_url_with_its_data(tmp_path:
         outcome: list[str] = []
 
         def kill_and_look() -> None:
-            os.kill(first, signal.SIGKILL)
             try:
+                with psycopg.connect(url):  # after SIGTERM alone, Postgres would wait for this client to leave
+                    os.kill(first, number)
+                    wait_until(lambda: not is_alive(first), within=60, what="Postgres ended")
                 wait_until(lambda: answers(url), within=60, what="Postgres answers again")
                 outcome.append("answers again")
             finally:

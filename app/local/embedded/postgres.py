@@ -209,14 +209,15 @@ class LockFile:
     """The contents of `postmaster.pid`, which a running Postgres writes."""
 
     pid: int
-    ready: bool
+    status: str
+    """`starting`, `ready` or `stopping`; empty before the server has written it."""
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
         """Read the lock file; None if it is missing or not completely written yet."""
         try:
             lines = (folder / "postmaster.pid").read_text().splitlines()
-            return cls(pid=int(lines[0]), ready=len(lines) > 7 and lines[7].strip() == "ready")
+            return cls(pid=int(lines[0]), status="".join(lines[7:8]).strip())
         except (FileNotFoundError, IndexError, ValueError):
             return None
 
@@ -419,6 +420,10 @@ class PrivatePostgres:
             raise RuntimeError("the private Postgres is not started")
         return self._process
 
+    def rejects_sessions(self, pid: int) -> bool:
+        """Return True if the server `pid` shuts down, which lasts after SIGTERM until every client has left."""
+        return LockFile.read(self._folder) == LockFile(pid, "stopping")
+
     def start(self) -> None:
         """Start Postgres; return when it accepts connections and the database exists.
 
@@ -522,7 +527,7 @@ class PrivatePostgres:
 
         def is_ready() -> bool:
             facts = LockFile.read(self._folder)
-            return facts is not None and facts.pid == process.pid and facts.ready
+            return facts == LockFile(process.pid, "ready")
 
         holds_within(_START_WITHIN, lambda: process.poll() is not None or is_ready())
         return process.poll() is None and is_ready()
