@@ -101,7 +101,7 @@ def limited(lines: RepeatedLines) -> structlog.types.Processor:
 
 def _kind(event: structlog.types.EventDict) -> Hashable:
     text = _NUMBERS.sub("#", str(event.get("text", ""))[:_MAX_COMPARED_CHARACTERS])
-    names = ("event", "table", "table_id", "code", "check", "logger")
+    names = ("event", "table", "table_id", "code", "check", "logger", "child")
     return *(event.get(name) for name in names), text
 
 

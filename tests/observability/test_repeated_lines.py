@@ -29,10 +29,11 @@ def test_no_line_repeats_faster_than_once_a_second_without_a_count() -> None:
     assert [line.get("repeated") for line in shown if line] == [None, *[99] * 9]
 
 
-def test_lines_of_other_tables_codes_and_levels_and_of_requests_are_not_left_out() -> None:
+def test_lines_of_other_tables_codes_children_and_levels_and_of_requests_are_not_left_out() -> None:
     lines = RepeatedLines(clock=Clock())
     assert all(written(lines, event="table_publication_failed", table=f"t{number}") for number in range(100))
     assert all(written(lines, event="table_publication_failed", table="t", code=f"c{number}") for number in range(100))
+    assert all(written(lines, event="child_ended", child=f"p{number}") for number in range(100))
     assert all(written(lines, event="request", level="info") for _ in range(100))
     assert all(written(lines, event="request_crashed", request_id=str(number)) for number in range(100))
 
