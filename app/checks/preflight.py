@@ -74,9 +74,9 @@ def examine(
     if database_url is not None:
         findings += _database(database_url, mask_secret, is_api=is_api)
     if address is not None:
-        findings += _zone(address)
-    if address is not None and database_url is not None:
-        findings += _owner(address, database_url)
+        owner = [] if database_url is None else _owner(address, database_url)
+        # Nothing is tried, hence nothing created, in the zone of another gateway or where the database's zone is not.
+        findings += [*owner, *([] if unsafe_among(owner) else _zone(address))]
     if data_dir is not None:
         findings.append(judge_space("data_directory_space", str(data_dir), shutil.disk_usage(data_dir).free))
     return findings

@@ -2,6 +2,7 @@
 
 import io
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,9 +15,10 @@ from pydantic import SecretStr
 from rich.console import Console
 from structlog.testing import capture_logs
 
+from app.checks.landing_zone import claim_landing_zone
 from app.checks.preflight import examine, not_examined, require_safe
 from app.cli.doctor import findings_grid
-from app.domain.preflight import Finding, Outcome
+from app.domain.preflight import Finding, Outcome, unsafe_among
 from app.landing.open_zone import ZoneAddress
 from app.landing.zone_owner import ZONE_MARKER, claim_zone
 from app.local import up
@@ -94,6 +96,16 @@ def test_the_command_says_whose_a_landing_zone_is_and_claims_none(
     assert str(OTHER) in owner().detail
     (tmp_path / ZONE_MARKER).write_text("?")
     assert owner().outcome is Outcome.UNSAFE
+
+
+def test_where_the_landing_zone_of_the_database_is_gone_the_checks_create_nothing(
+    database_url: str, engine: sa.Engine, tmp_path: Path
+) -> None:
+    address = ZoneAddress(str(tmp_path / "zone"))
+    claim_landing_zone(engine, address)
+    shutil.rmtree(address.location)
+    assert "zone_known" in {one.check for one in unsafe_among(examine(address, database_url, {}))}
+    assert not (tmp_path / "zone").exists()
 
 
 def test_up_on_the_landing_zone_of_another_gateway_starts_nothing(database_url: str, tmp_path: Path) -> None:
