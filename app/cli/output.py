@@ -1,8 +1,8 @@
 """Lay out output for people: readable at 80 columns, and no name or number is ever cropped."""
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
@@ -90,6 +90,17 @@ def print_status(tables: Sequence[dict[str, Any]], *, wide: bool = False) -> Non
             OUTPUT.print(f"\n{table['table']}: {lines[0]}", style=style, markup=False, highlight=False)
             for line in lines[1:]:
                 OUTPUT.print(f"  {line}", markup=False, highlight=False)
+
+
+_LISTED_PARTS: Final = {"tables", "fabric", "mirror"}
+"""Parts whose problems the list of tables and the state of the mirrored database show."""
+
+
+def print_parts(parts: Mapping[str, str]) -> None:
+    """Print what is wrong with each part of the gateway that does not work, such as a drain that publishes nothing."""
+    for part, state in parts.items():
+        if part not in _LISTED_PARTS and state != "ok":
+            OUTPUT.print(f"\n{part}: {state}", style="red", markup=False, highlight=False)
 
 
 def print_fabric(fabric: dict[str, Any]) -> None:

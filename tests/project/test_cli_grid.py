@@ -1,13 +1,17 @@
 """Output for people is readable at 80 columns and never crops a name or number."""
 
 import io
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from app.cli import output as cli_grid
 from app.cli.output import print_status, status_grid
+from app.cli.tables.show import status
 from mirrorgate.cli.grid import Grid
+from mirrorgate.errors import Code, RejectedInput
+from mirrorgate.http import GatewayClient
 from mirrorgate.text import amount
 
 REASON = "landing_folder_lost: folder q.schema/folder is gone although it held published files"
@@ -95,6 +99,24 @@ def test_a_failing_table_shows_since_when_and_its_remedy(capsys: Any) -> None:
 def test_a_table_that_is_dropped_says_what_it_waits_for(capsys: Any) -> None:
     print_status([table(state="dropping", state_reason="it waits for Fabric")])
     assert capsys.readouterr().out.endswith("HR.EMPLOYEES: dropping: it waits for Fabric\n")
+
+
+def test_the_status_says_that_nothing_is_published_and_needs_no_probe_for_it(capsys: Any, monkeypatch: Any) -> None:
+    away = "1 of 1 drains publish nothing: landing_zone_away."
+    answers = iter([{"api": "ok", "drain": away, "tables": "1 table is quarantined"}, None])
+
+    def parts(_client: GatewayClient) -> dict[str, str]:
+        answer = next(answers)
+        if answer is None:
+            raise RejectedInput(Code.FORBIDDEN, "the proxy says no")
+        return answer
+
+    monkeypatch.setattr(GatewayClient, "get", lambda *_: {"tables": [table()]})
+    monkeypatch.setattr(GatewayClient, "parts", parts)
+    status(url="http://127.0.0.1:1", key="key", data_dir=Path(), wide=False, as_json=False)
+    assert capsys.readouterr().out.endswith(f"\n\ndrain: {away}\n")
+    status(url="http://127.0.0.1:1", key="key", data_dir=Path(), wide=False, as_json=False)
+    assert "drain" not in capsys.readouterr().out
 
 
 def test_names_and_numbers_are_never_cropped() -> None:

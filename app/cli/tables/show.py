@@ -1,6 +1,7 @@
 """Commands that read what the gateway knows about tables, `mirrorgate status`, and `tables register`."""
 
 import json
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,6 +9,7 @@ import typer
 
 from mirrorgate.cli.console import print_json, say
 from mirrorgate.cli.options import AsJson, Connection, TableName, with_connection
+from mirrorgate.errors import MirrorgateError
 from mirrorgate.parameters import table_path
 
 if TYPE_CHECKING:
@@ -25,21 +27,23 @@ def status(
     Problems of a table are printed below the list, with a remedy. The lag counts rows that are accepted and not yet
     published; `oldest` is the age of the oldest of them. `-` under processed means that Fabric has not reported on the
     table yet. A narrow terminal shows fewer columns; `--wide` and a pipe show all. If a Delta mirror
-    runs, `mirror` is `ok`, or `-3` for a table that is three landing files behind. The last lines are about the
-    mirrored database, if drains ask Fabric's API.
+    runs, `mirror` is `ok`, or `-3` for a table that is three landing files behind. The last lines are about
+    parts of the gateway that do not work, and about the mirrored database, if drains ask Fabric's API.
 
     For example:
 
         MIRRORGATE_API_KEY=mg_… mirrorgate status --url https://gateway.example.com
     """
-    from app.cli.output import print_fabric, print_status
+    from app.cli.output import print_fabric, print_parts, print_status
 
     with connection.client() as client:
         found = client.get("/v1/tables")
-    if as_json:
-        print_json(found["tables"])
-        return
-    print_status(found["tables"], wide=wide)
+        if as_json:
+            print_json(found["tables"])
+            return
+        print_status(found["tables"], wide=wide)
+        with suppress(MirrorgateError):  # a proxy may keep this address from its callers
+            print_parts(client.parts())
     if fabric := found.get("fabric"):
         print_fabric(fabric)
 
