@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -90,8 +91,14 @@ def test_an_error_page_of_a_proxy_is_not_taken_for_an_answer_of_the_gateway(
 
 @pytest.mark.parametrize(
     "gateway_file",
-    [None, "{", "[]", '{"url": "http://127.0.0.1:1"}', f'{{"url": "http://127.0.0.1:1", "pid": {2**31 - 1}}}'],
-    ids=["none", "damaged", "another document", "without a process", "of a process that is gone"],
+    [
+        None,
+        "{",
+        "[]",
+        '{"url": "http://127.0.0.1:1"}',
+        *(f'{{"url": "http://127.0.0.1:1", "pid": {pid}}}' for pid in (2**31 - 1, 2**80)),
+    ],
+    ids=["none", "damaged", "another document", "without a process", "of a process that is gone", "of no process"],
 )
 def test_the_key_of_a_data_directory_is_not_sent_to_what_else_listens_on_the_default_port(
     tmp_path: Path, gateway_file: str | None
@@ -104,6 +111,16 @@ def test_the_key_of_a_data_directory_is_not_sent_to_what_else_listens_on_the_def
     assert (error.value.code, "mirrorgate up" in error.value.remedy) == (Code.NOT_READY, True)
     with GatewayClient.find(None, "mg_given_key", tmp_path) as client:
         assert client.url == http.DEFAULT_URL
+
+
+@pytest.mark.parametrize("certificate", ["missing.pem", "gateway.json", "."])
+def test_a_certificate_of_a_running_gateway_that_cannot_be_read_is_named(certificate: str, tmp_path: Path) -> None:
+    file = str(tmp_path / certificate)
+    running = {"url": "https://127.0.0.1:1", "pid": os.getpid(), "certificate": file}
+    (tmp_path / "gateway.json").write_text(json.dumps(running))
+    with pytest.raises(Misconfigured, match=re.escape(file)) as rejection:
+        GatewayClient.find(None, "mg_a_key", tmp_path)
+    assert rejection.value.code is Code.BAD_SETTING
 
 
 @pytest.mark.parametrize(

@@ -272,7 +272,8 @@ def options_of(url: str, key: str, certificate: Path | None) -> dict[str, Any]:
     """Return the options of an HTTP client that calls one gateway with one key.
 
     Without TLS, it does not read the system's certificates, which takes 40 ms: half of a short command. Raises
-    WrongUrl, and RejectedInput `unauthenticated` for a text that no key can be.
+    WrongUrl, RejectedInput `unauthenticated` for a text that no key can be, and Misconfigured for a certificate that
+    cannot be read.
     """
     host_of(url)
     if _KEY.fullmatch(key) is None:
@@ -281,7 +282,15 @@ def options_of(url: str, key: str, certificate: Path | None) -> dict[str, Any]:
             "the key is not an API key or access token: it is empty or has blanks, line ends or other characters",
             remedy="Give the key as it was printed, without blanks and line ends around it.",
         )
-    verify = not url.startswith("http:") if certificate is None else trusting_only(certificate)
+    try:
+        verify = not url.startswith("http:") if certificate is None else trusting_only(certificate)
+    except (OSError, ValueError) as error:
+        why = error.strerror or type(error).__name__ if isinstance(error, OSError) else "it is no path"
+        raise Misconfigured(
+            Code.BAD_SETTING,
+            f"the certificate of the gateway, {certificate}, cannot be read: {why}",
+            remedy="Run the command as a user that may read the certificate, or put the file back.",
+        ) from error
     return {"base_url": url, "headers": {"Authorization": f"Bearer {key}"}, "timeout": ANSWER_SECONDS, "verify": verify}
 
 
@@ -304,7 +313,7 @@ def _running_gateway(file: Path) -> tuple[str, Path | None] | None:
         with suppress(PermissionError):  # it is another user's
             os.kill(found["pid"], 0)  # after a crash, the file remains
         return str(found["url"]), Path(found["certificate"]) if "certificate" in found else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, OverflowError, ValueError, KeyError, TypeError):
         return None
 
 
