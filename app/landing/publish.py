@@ -9,7 +9,7 @@ dies inside leaves the rest to the next sweep.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -90,18 +90,24 @@ def prepare_folder(
         zone.replace_file(renewed, f"{folder}/{METADATA}")
 
 
-def remove_table_folder(zone: LandingZone, table: Table, installation_id: UUID, scratch: Scratch) -> None:
-    """Delete exactly the folder of this generation, and make its absence durable (R3 to R5).
+def remove_table_folder(
+    zone: LandingZone, table: Table, installation_id: UUID, scratch: Scratch, check_epoch: Callable[[], None]
+) -> None:
+    """Delete exactly the folder of this table, and make its absence durable (R3 to R5).
+
+    After a restore of the database or of the zone, it can be of another generation. `check_epoch` then keeps a stale
+    owner from the folder of its successor: the ETag, or the path in scratch, is from before the check.
 
     Safe to repeat: a process that dies inside leaves the folder whole, or hidden. Raise InvariantBroken
-    `landing_folder_lost` if the folder is another's, OSError while it cannot be deleted.
+    `landing_folder_lost` if the folder is another's, OSError while it cannot be deleted, and what `check_epoch` raises.
     """
     folder = table.name.folder
     if zone.kind(folder) is PathKind.ABSENT:
         zone.make_durable(folder)
         return
     etag = zone.etag(folder)
-    require_marker(zone, table, installation_id)
+    require_marker(zone, table, installation_id, any_generation=True)
+    check_epoch()
     zone.remove_folder(folder, scratch.path("dropped"), etag)
     if zone.kind(folder) is not PathKind.ABSENT:
         raise OSError(f"folder {folder} still exists")

@@ -5,6 +5,7 @@ rebuild has started it before.
 """
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Final
 
 import structlog
@@ -44,7 +45,10 @@ class Dropping:
         context = self.context
         context.claimed_zone.require()
         ended = former_generation(table) if table.state is TableState.REBUILDING else table
-        remove_table_folder(context.zone, ended, context.installation_id, Scratch(table.table_id, epoch))
+        scratch = Scratch(table.table_id, epoch)
+        remove_table_folder(
+            context.zone, ended, context.installation_id, scratch, partial(self._check_epoch, table, epoch)
+        )
         context.claimed_zone.require()  # a folder that is gone with the whole zone is not deleted
         if self._must_wait_for_fabric(table, epoch):
             self.leased.defer_drop(table.table_id)
@@ -55,6 +59,10 @@ class Dropping:
         self.failures.clear({table.table_id})
         log.info("table_dropped", **(log_fields(table) | asdict(finished)))
         return next_generation
+
+    def _check_epoch(self, table: Table, epoch: Epoch) -> None:
+        with self.context.engine.begin() as connection:
+            check_epoch(connection, table.table_id, epoch)
 
     def _must_wait_for_fabric(self, table: Table, epoch: Epoch) -> bool:
         """R5: return whether Fabric still lists the table and the wait is not over; the table's state shows the wait.

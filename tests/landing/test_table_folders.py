@@ -29,6 +29,10 @@ from tests.landing.publishing import (
 from tests.support.samples.schemas import schema_of
 
 
+def owns() -> None:
+    """Find the epoch of a drop valid."""
+
+
 @pytest.fixture
 def zone(tmp_path: Path) -> LocalZone:
     return zone_with_scratch(tmp_path)
@@ -134,9 +138,9 @@ def test_a_folder_that_the_last_owner_deleted_is_durably_gone_before_that_counts
     zone: LocalZone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare(zone, table())
-    remove_table_folder(zone, table(), INSTALLATION, SCRATCH)
+    remove_table_folder(zone, table(), INSTALLATION, SCRATCH, owns)
     durable = made_durable(monkeypatch)
-    remove_table_folder(zone, table(), INSTALLATION, SCRATCH)
+    remove_table_folder(zone, table(), INSTALLATION, SCRATCH, owns)
     assert durable == ["sales.schema/orders"]
 
 
@@ -144,8 +148,33 @@ def test_a_drop_whose_scratch_was_revoked_deletes_nothing(zone: LocalZone) -> No
     prepare(zone, table())
     zone.revoke_folder(SCRATCH.folder)
     with pytest.raises(NotADirectoryError):
-        remove_table_folder(zone, table(), INSTALLATION, SCRATCH)
+        remove_table_folder(zone, table(), INSTALLATION, SCRATCH, owns)
     assert zone.names("sales.schema/orders") == ["_gateway.json", "_metadata.json"]
+
+
+@pytest.mark.parametrize("generation", [1, 3])
+def test_after_a_restore_a_drop_deletes_the_folder_of_another_generation_but_a_stale_owner_does_not(
+    zone: LocalZone, generation: int
+) -> None:
+    def is_over() -> None:
+        raise InvariantBroken(Code.STALE_EPOCH, "epoch 1 is over")
+
+    prepare(zone, table(generation=generation))
+    with pytest.raises(InvariantBroken, match=Code.STALE_EPOCH):
+        remove_table_folder(zone, table(generation=2), INSTALLATION, SCRATCH, is_over)
+    assert zone.kind("sales.schema/orders") is PathKind.FOLDER
+    remove_table_folder(zone, table(generation=2), INSTALLATION, SCRATCH, owns)
+    assert zone.kind("sales.schema/orders") is PathKind.ABSENT
+
+
+@pytest.mark.parametrize("foreign", FOREIGN.keys() - {"of another generation"})
+def test_a_drop_leaves_the_folder_of_another_table_or_gateway_alone(
+    zone: LocalZone, tmp_path: Path, foreign: str
+) -> None:
+    FOREIGN[foreign](zone, tmp_path)
+    with pytest.raises(InvariantBroken, match=Code.LANDING_FOLDER_LOST):
+        remove_table_folder(zone, table("t"), INSTALLATION, SCRATCH, owns)
+    assert zone.kind("t") is not PathKind.ABSENT
 
 
 def test_nothing_is_repaired_in_another_gateways_folder(zone: LocalZone) -> None:

@@ -20,13 +20,14 @@ COPIES: Final = replace(REBUILDS, drains=1, epochs=2, changes=2, attempts=2, mir
 
 SETBACKS: Final = Bounds(blocks=1, in_flight=0, setbacks=1, mirror=Mirror.MOVES_ALL)
 SETBACKS_OF_ONE: Final = replace(SETBACKS, drains=1, blocks=2, epochs=2)
+DROPS_AND_OUTSIDERS: Final = replace(DROPS, outside=1, mirror=Mirror.MOVES_OLDER)
 
 BOUNDS: Final[dict[str, tuple[Bounds, int]]] = {
     "three blocks, two drains, late requests": (Bounds(), 1_000_000),
     "a drop": (DROPS, 40_000),
-    "a drop by ETag, late requests": (DROPS_BY_ETAG, 400_000),
+    "a drop by ETag, late requests": (DROPS_BY_ETAG, 350_000),
     "a drop and power loss": (DROPS_AND_POWER, 50_000),
-    "a drop and another user of the landing zone": (replace(DROPS, outside=1, mirror=Mirror.MOVES_OLDER), 250_000),
+    "a drop and another user of the landing zone": (DROPS_AND_OUTSIDERS, 250_000),
     "another user of the landing zone": (OUTSIDERS, 100_000),
     "mirroring that moves the last file too": (MOVES_ALL, 200_000),
     "power loss": (POWER, 10_000),
@@ -91,7 +92,8 @@ REQUIRED: Final[dict[Rule, tuple[Bounds, str]]] = {
     Rule.ONE_UNRECORDED: (PUBLISHING, _TWICE),
     Rule.EPOCH_QUARANTINE: (DROPS, _STOPPED),
     Rule.DROP_REVOKE: _MIXED,
-    Rule.DROP_IDENTITY: (DROPS_BY_ETAG, "the folder of an active generation is deleted"),
+    Rule.DROP_IDENTITY: (DROPS_AND_OUTSIDERS, "another gateway's folder is deleted"),
+    Rule.EPOCH_DROP: (DROPS_BY_ETAG, "the folder of an active generation is deleted"),
     Rule.DROP_CONDITION: (DROPS, "the folder of an active generation is deleted"),
     Rule.DROP_SYNCED: (DROPS_AND_POWER, _STOPPED),
     Rule.DROP_WAIT: (DROPS_BY_ETAG, _STOPPED),

@@ -15,8 +15,10 @@ def drop_look(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     if folder is None:
         durable = synced(case, shared, Rule.DROP_SYNCED)
         yield Move("sees that the folder is gone", durable, drain._replace(pc=Pc.RECREATE, seen=-1))
-    elif case.holds(Rule.DROP_IDENTITY) and (folder.identity == FOREIGN or folder.generation != drain.generation):
+    elif case.holds(Rule.DROP_IDENTITY) and folder.identity == FOREIGN:
         yield Move("sees a foreign folder", shared, drain._replace(pc=Pc.QUARANTINE, seen=-1))
+    elif is_stale(case, shared, drain, Rule.EPOCH_DROP):
+        yield Move("deletes nothing: its epoch is over", shared, IDLE)
     else:
         yield Move("sees the folder", shared, drain._replace(pc=Pc.DROP_DELETE, seen=folder.identity))
 

@@ -45,6 +45,7 @@ class Rule(Enum):
     DROP_EPOCH = "R1: a drop starts a new epoch"
     DROP_REVOKE = "R2: a drop revokes the scratch of every older epoch"
     DROP_IDENTITY = "R3: a folder is deleted only with our marker"
+    EPOCH_DROP = "R3: a stale epoch deletes no folder"
     DROP_CONDITION = (
         "R4: exactly the folder that was verified is deleted: by ETag, or by a move into the owner's scratch"
     )
