@@ -1,6 +1,7 @@
 """The private Postgres starts, keeps its data and cleans up after a killed gateway, as root and as another user."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -145,6 +146,22 @@ def test_an_unfinished_initialisation_is_thrown_away(tmp_path: Path) -> None:
     with PrivatePostgres(tmp_path, FAST) as postgres:
         write_row(postgres.url)
     assert not half.exists()
+
+
+def test_an_initialization_is_not_harmed_by_the_end_of_one_whose_starter_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_beside_a_late_end(command: list[str], *, timeout: float, given: str = "") -> None:
+        run_program(command, timeout=timeout, given=given)
+        shutil.rmtree(half, ignore_errors=True)  # as initdb does when it is interrupted
+
+    run_program = postgres_account.run_program
+    half = tmp_path / "postgres.new"
+    half.mkdir()
+    monkeypatch.setattr(postgres_account, "run_program", run_beside_a_late_end)
+    with PrivatePostgres(tmp_path, FAST) as postgres:
+        write_row(postgres.url)
+    assert [*tmp_path.glob("postgres.new*")] == []
 
 
 def test_the_server_ends_with_its_killed_starter_and_the_next_removes_its_socket_folder(tmp_path: Path) -> None:

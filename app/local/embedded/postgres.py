@@ -468,14 +468,14 @@ class PrivatePostgres:
         return self._socket_folder
 
     def _initialize(self, programs: Path, account: PostgresAccount) -> None:
-        """Create the data folder as `postgres.new`, then rename it, so that `postgres` is always complete.
+        """Create the data folder as `postgres.new-…`, then rename it, so that `postgres` is always complete.
 
-        After a crash before the rename, the next start begins again.
+        After a crash before the rename, the next start begins again, under another name: the `initdb` of the crashed
+        one may still run, and removes what it has made.
         """
-        new = self._folder.with_name("postgres.new")
-        if new.exists():
-            shutil.rmtree(new)
-        new.mkdir(mode=0o700)
+        for unfinished in self._data_dir.glob("postgres.new*"):
+            shutil.rmtree(unfinished, ignore_errors=True)
+        new = Path(tempfile.mkdtemp(prefix="postgres.new-", dir=self._data_dir))
         account.hand_over(new)
         command = [*account.prefix, str(programs / "initdb"), "-D", str(new), "-U", NAME]
         command += ["--encoding=UTF8", "--locale=C", "--auth-local=trust", "--auth-host=reject"]
