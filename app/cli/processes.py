@@ -11,7 +11,7 @@ import typer
 
 from app.extras import require_extras
 from mirrorgate.cli.console import ERRORS, INTERRUPTED, is_program, say
-from mirrorgate.cli.options import DEFAULT_DATA_DIR
+from mirrorgate.cli.options import DEFAULT_DATA_DIR, PrintPath
 
 DataDir = Annotated[Path, typer.Option(help="Folder for the Postgres data, keys and logs of this gateway.")]
 Host = Annotated[
@@ -110,9 +110,7 @@ def drain(
     landing_zone: LandingZone = None,
     database_url: DatabaseUrl = None,
     data_dir: DataDir = DEFAULT_DATA_DIR,
-    print_path: Annotated[
-        bool, typer.Option("--print-path", help="Print the path of the file for spark-submit, and exit.")
-    ] = False,
+    print_path: PrintPath = False,
 ) -> None:
     """Run the drain alone. Requires the extra `drain` and Java 17 or newer; the extra `embedded` has one.
 

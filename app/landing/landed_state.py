@@ -16,7 +16,6 @@ from typing import BinaryIO, Final
 from uuid import UUID
 
 import msgspec
-from msgspec.structs import replace
 
 from app.domain.model.landing_file import FileIdentity, PlannedFile, file_name, parse_file_name
 from app.domain.model.names import TableName
@@ -48,24 +47,22 @@ class FolderMarker(msgspec.Struct, frozen=True):
 _MARKER_DECODER: Final = msgspec.json.Decoder(FolderMarker)
 
 
-def require_marker(zone: LandingZone, table: Table, installation_id: UUID, *, any_generation: bool = False) -> None:
+def require_marker(zone: LandingZone, table: Table, installation_id: UUID) -> None:
     """Raise InvariantBroken `landing_folder_lost`, with the difference, unless the folder is this generation's."""
-    mismatch = marker_mismatch(zone, table, installation_id, any_generation=any_generation)
+    mismatch = marker_mismatch(zone, table, installation_id)
     if mismatch is not None:
         raise InvariantBroken(Code.LANDING_FOLDER_LOST, mismatch)
 
 
-def marker_mismatch(
-    zone: LandingZone, table: Table, installation_id: UUID, *, any_generation: bool = False
-) -> str | None:
+def marker_mismatch(zone: LandingZone, table: Table, installation_id: UUID) -> str | None:
     """Return what is wrong with the marker of the table's folder, None if it is right."""
     expected = FolderMarker.of(table, installation_id)
     folder = table.name.folder
     found = read_marker(zone, folder)
+    if found == expected:
+        return None
     if isinstance(found, str):
         return found
-    if found == expected or (any_generation and replace(found, generation=expected.generation) == expected):
-        return None
     return (
         f"folder {folder} belongs to generation {found.generation} of table {found.table} of installation"
         f" {found.installation_id}, not to generation {expected.generation} of table {expected.table} of installation"

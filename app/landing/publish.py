@@ -10,7 +10,7 @@ dies inside leaves the rest to the next sweep.
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID, uuid4
@@ -19,8 +19,8 @@ import msgspec
 
 from app.domain.model.landing_file import BuiltFile, file_name
 from app.domain.model.names import TableName
-from app.domain.model.table import Epoch, FileNumber, Table, TableId
-from app.landing.landed_state import MARKER, FolderMarker, is_landed, require_marker
+from app.domain.model.table import Epoch, FileNumber, Generation, Table, TableId
+from app.landing.landed_state import MARKER, FolderMarker, is_landed, read_marker, require_marker
 from app.landing.zone import FolderRenameUnsupported, LandingZone, PathKind, RenameOutcome
 from mirrorgate.errors import Code, InvariantBroken
 
@@ -106,7 +106,9 @@ def remove_table_folder(
         zone.make_durable(folder)
         return
     etag = zone.etag(folder)
-    require_marker(zone, table, installation_id, any_generation=True)
+    marker = read_marker(zone, folder)
+    generation = table.generation if isinstance(marker, str) else Generation(marker.generation)
+    require_marker(zone, replace(table, generation=generation), installation_id)
     check_epoch()
     zone.remove_folder(folder, scratch.path("dropped"), etag)
     if zone.kind(folder) is not PathKind.ABSENT:

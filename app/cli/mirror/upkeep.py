@@ -25,7 +25,7 @@ from app.cli.mirror.target import (
 )
 from app.extras import require_extras
 from mirrorgate.cli.console import interruptible, print_json, say, working
-from mirrorgate.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
+from mirrorgate.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir, PrintPath
 from mirrorgate.text import amount
 
 if TYPE_CHECKING:
@@ -87,9 +87,7 @@ def run(
     data_dir: Annotated[Path, typer.Option(help="Folder where a Java is kept, if none is installed.")] = (
         DEFAULT_DATA_DIR
     ),
-    print_path: Annotated[
-        bool, typer.Option("--print-path", help="Print the path of the file for spark-submit, and exit.")
-    ] = False,
+    print_path: PrintPath = False,
 ) -> None:
     """Apply the files of a landing zone to Delta tables, by Fabric's rules. Requires the extra `mirror` and Java 17.
 

@@ -30,6 +30,7 @@ from mirrorgate.cli.options import (
     LandingZone,
     LocalDataDir,
     TableName,
+    TableOrAll,
     with_connection,
 )
 from mirrorgate.errors import Code, MirrorgateError, RejectedInput
@@ -375,9 +376,7 @@ def parts(rows: Mapping[str, Mapping[str, int]]) -> Iterator[dict[str, Mapping[s
 
 
 def verify(
-    table: Annotated[
-        str | None, typer.Argument(help="The table: `name` or `schema.name`. Leave it out with --all.")
-    ] = None,
+    table: TableOrAll = None,
     every: Annotated[bool, typer.Option("--all", help="Verify every table.")] = False,
     as_json: AsJson = False,
     landing_zone: LandingZone = None,

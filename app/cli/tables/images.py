@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from mirrorgate.cli.console import ERRORS, print_json, say
-from mirrorgate.cli.options import AsJson, Connection, TableName, with_connection
+from mirrorgate.cli.options import AsJson, Connection, GenerationOrAll, TableName, TableOrAll, with_connection
 from mirrorgate.parameters import table_path
 
 if TYPE_CHECKING:
@@ -28,12 +28,8 @@ Renames = Annotated[
 @with_connection
 def rebuild(
     connection: Connection,
-    table: Annotated[
-        str | None, typer.Argument(help="The table: `name` or `schema.name`. Leave it out with --all.")
-    ] = None,
-    generation: Annotated[
-        int | None, typer.Option(min=1, help="The table's current generation, as `mirrorgate status` shows it.")
-    ] = None,
+    table: TableOrAll = None,
+    generation: GenerationOrAll = None,
     key_columns: Annotated[
         list[str] | None, typer.Option("--key-column", help="A key column. Repeat it in the order of the key.")
     ] = None,

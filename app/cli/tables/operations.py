@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from mirrorgate.cli.console import OUTPUT, print_json, say
-from mirrorgate.cli.options import AsJson, Connection, GenerationOption, TableName, with_connection
+from mirrorgate.cli.options import (
+    AsJson,
+    Connection,
+    GenerationOption,
+    GenerationOrAll,
+    TableName,
+    TableOrAll,
+    with_connection,
+)
 from mirrorgate.errors import Code
 from mirrorgate.errors.site import with_addresses
 from mirrorgate.parameters import table_path
@@ -200,12 +208,8 @@ def _state_reason(client: "GatewayClient", table: str) -> str | None:
 def release(
     connection: Connection,
     reason: Annotated[str, typer.Option(help="What you found and did. Kept with the table's events.")],
-    table: Annotated[
-        str | None, typer.Argument(help="The table: `name` or `schema.name`. Leave it out with --all.")
-    ] = None,
-    generation: Annotated[
-        int | None, typer.Option(min=1, help="The table's current generation, as `mirrorgate status` shows it.")
-    ] = None,
+    table: TableOrAll = None,
+    generation: GenerationOrAll = None,
     every: Annotated[bool, typer.Option("--all", help="Release every table that was quarantined with --code.")] = False,
     code: Annotated[
         str | None, typer.Option(help="With --all: the error code, for example `landing_folder_lost`.")

@@ -388,10 +388,11 @@ class PrivatePostgres:
         self._folder = self._data_dir / "postgres"
         self._socket_link = self._data_dir / "postgres.socket"
         self._settings = {**_SETTINGS, **(settings or {})}
-        self._socket_folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._log = log
         self.log_file = self._data_dir / "postgres.log"
+        self.url = self.administration_url = ""
+        """From `start` to `stop`, the URLs for the gateway and for the superuser, which the gateway never uses."""
         self.command: tuple[str, ...] = ()
         """The command line, once started. Running it again gives a Postgres with the same URL."""
         self.environment: Mapping[str, str] = SYSTEM_ENVIRONMENT
@@ -402,16 +403,6 @@ class PrivatePostgres:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    @property
-    def url(self) -> str:
-        """The URL for the gateway, from `start` to `stop`."""
-        return gateway_url(self._started_socket_folder())
-
-    @property
-    def administration_url(self) -> str:
-        """The URL for the superuser, from `start` to `stop`; the gateway never uses it."""
-        return superuser_url(self._started_socket_folder())
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
@@ -438,11 +429,12 @@ class PrivatePostgres:
         if not (self._folder / "PG_VERSION").exists():
             self._initialize(programs, account)
         try:
-            self._socket_folder = make_socket_folder(self._socket_link, account)
-            self.command = self._command_line(programs, account)
+            sockets = make_socket_folder(self._socket_link, account)
+            self.url, self.administration_url = gateway_url(sockets), superuser_url(sockets)
+            self.command = self._command_line(programs, account, sockets)
             self.environment = _environment(stale)
             self._launch(retry_within=_MEMORY_FREE_WITHIN if stale else 0.0)
-            create_database(programs, self._socket_folder)
+            create_database(programs, sockets)
         except BaseException:
             self.stop()
             raise
@@ -459,13 +451,7 @@ class PrivatePostgres:
                 self._process.kill()
                 self._process.wait()
         self._process = None
-        self._socket_folder = None
         remove_socket_folder(self._socket_link, os.geteuid())
-
-    def _started_socket_folder(self) -> Path:
-        if self._socket_folder is None:
-            raise RuntimeError("the private Postgres is not started")
-        return self._socket_folder
 
     def _initialize(self, programs: Path, account: PostgresAccount) -> None:
         """Create the data folder as `postgres.new-…`, then rename it, so that `postgres` is always complete.
@@ -492,8 +478,8 @@ class PrivatePostgres:
             ) from error
         _sync_folder(self._data_dir)
 
-    def _command_line(self, programs: Path, account: PostgresAccount) -> tuple[str, ...]:
-        settings = {**self._settings, "unix_socket_directories": f'"{self._socket_folder}"'}
+    def _command_line(self, programs: Path, account: PostgresAccount, sockets: Path) -> tuple[str, ...]:
+        settings = {**self._settings, "unix_socket_directories": f'"{sockets}"'}
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         return (*account.prefix, str(programs / "postgres"), "-D", str(self._folder), *options)
 

@@ -32,6 +32,12 @@ GenerationOption = Annotated[
         "was recreated in the meantime.",
     ),
 ]
+PrintPath = Annotated[bool, typer.Option("--print-path", help="Print the path of the file for spark-submit, and exit.")]
+TableOrAll = Annotated[str | None, typer.Argument(help="The table: `name` or `schema.name`. Leave it out with --all.")]
+GenerationOrAll = Annotated[
+    int | None,
+    typer.Option("--generation", min=1, help="The table's current generation, as `mirrorgate status` shows it."),
+]
 LocalDataDir = Annotated[
     Path, typer.Option("--data-dir", help="Data directory of a local `mirrorgate up`, running or not.")
 ]
