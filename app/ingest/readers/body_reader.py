@@ -17,7 +17,7 @@ from app.domain.model.table import Table
 from app.formats.foreign_forms import Form, explained
 from app.formats.json.decoder import raw_messages
 from app.formats.rows.declaration import Declaration
-from app.ingest.columnar import Asked, Decline, Declined, Opened, eligible_table
+from app.ingest.columnar import Asked, Decline, Declined, Opened, OpenedBody, eligible_table, opened_or_why
 from app.ingest.parsed_request import ParsedRequest
 from app.ingest.table_cache import TableCache
 from mirrorgate.errors import RejectedInput
@@ -55,7 +55,11 @@ class BodyReader(ABC):
     @classmethod
     def columnar(cls, asked: Sequence[Asked[Any]], table_cache: TableCache, /) -> list[Opened]:
         """Decode the messages of several bodies of this format, and find their tables."""
-        return [Declined(Decline.NO_COLUMNAR_READER)] * len(asked)
+        return [opened_or_why(body._opened, principal, table_cache) for body, principal in asked]
+
+    def _opened(self, principal: Principal, table_cache: TableCache) -> OpenedBody:
+        """Find the tables of this body, where `columnar` does not treat several at once. Raises Declined."""
+        raise Declined(Decline.NO_COLUMNAR_READER)
 
     @abstractmethod
     def exact(self, table_cache: TableCache, principal: Principal) -> ParsedRequest:

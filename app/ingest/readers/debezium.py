@@ -31,7 +31,7 @@ from app.formats.debezium.messages import RecordReader, unread_change
 from app.formats.debezium.records import ChangeRecord, DebeziumRecords, decode_debezium
 from app.formats.debezium.values import PLAIN_READING, DebeziumReading, Tombstones
 from app.ingest.changed_tables import log_registration, register
-from app.ingest.columnar import Asked, Decline, Declined, Opened, OpenedBody, TablePart, eligible_table, opened_or_why
+from app.ingest.columnar import Decline, Declined, OpenedBody, TablePart, eligible_table
 from app.ingest.parsed_request import ParsedRequest, SourceChanges
 from app.ingest.readers.body_reader import BodyReader
 from app.ingest.table_cache import NotCached, TableCache
@@ -258,11 +258,6 @@ class DebeziumJson(BodyReader):
     def reads_rows(self) -> bool:
         """True if the request names the table: a row is then a flattened event."""
         return self.table is not None
-
-    @classmethod
-    def columnar(cls, asked: "Sequence[Asked[DebeziumJson]]", table_cache: TableCache, /) -> list[Opened]:
-        """Decode the events of all bodies, and find their tables."""
-        return [opened_or_why(body._opened, principal, table_cache) for body, principal in asked]
 
     def exact(self, table_cache: TableCache, principal: Principal) -> ParsedRequest:
         """Decode event by event."""

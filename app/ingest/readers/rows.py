@@ -1,6 +1,6 @@
 """Plain rows, in JSON and in CSV, and the snapshot rows of a CDC tool."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import astuple, dataclass, field
 from functools import lru_cache, partial
 from typing import ClassVar, Final
@@ -15,7 +15,7 @@ from app.formats.rows.columnar import CsvBody, CsvReader, RowReader, RowsBody
 from app.formats.rows.declaration import Declaration
 from app.formats.rows.messages import OPERATIONS, RowsLayout, csv_row_records, decode_csv_rows, decode_rows
 from app.ingest.changed_tables import register_declared
-from app.ingest.columnar import Asked, Decline, Declined, Opened, OpenedBody, TablePart, opened_or_why
+from app.ingest.columnar import Decline, Declined, OpenedBody, TablePart
 from app.ingest.parsed_request import ParsedRequest, SourceChanges
 from app.ingest.readers.body_reader import BodyReader, present_table
 from app.ingest.table_cache import TableCache
@@ -36,11 +36,6 @@ class RowsJson(BodyReader):
     operation: RowOperation
     declared: Declaration | None = field(default=None, kw_only=True)
 
-    @classmethod
-    def columnar(cls, asked: "Sequence[Asked[RowsJson]]", table_cache: TableCache, /) -> list[Opened]:
-        """Find the tables of all bodies, which are decoded only then: their types depend on the tables."""
-        return [opened_or_why(body._opened, principal, table_cache) for body, principal in asked]
-
     def exact(self, table_cache: TableCache, principal: Principal) -> ParsedRequest:
         """Decode row by row."""
         registered = register_declared(self.declared, self.table, table_cache, principal)
@@ -54,6 +49,7 @@ class RowsJson(BodyReader):
         )
 
     def _opened(self, principal: Principal, table_cache: TableCache) -> OpenedBody:
+        """Leave the rows for later: their types depend on the table."""
         table = self.table_without_change(self.table, principal, table_cache, self.declared)
         return open_rows(self, table, OPERATIONS[self.operation])
 
@@ -66,11 +62,6 @@ class RowsCsv(BodyReader):
     table: TableName
     layout: RowsLayout
     declared: Declaration | None = field(default=None, kw_only=True)
-
-    @classmethod
-    def columnar(cls, asked: "Sequence[Asked[RowsCsv]]", table_cache: TableCache, /) -> list[Opened]:
-        """Find the tables of all bodies, see `RowsJson.columnar`."""
-        return [opened_or_why(body._opened, principal, table_cache) for body, principal in asked]
 
     def exact(self, table_cache: TableCache, principal: Principal) -> ParsedRequest:
         """Decode row by row."""
