@@ -279,13 +279,14 @@ def move_zone(landing_zone: LandingZone = None, data_dir: LocalDataDir = DEFAULT
     """
     require_extras("landing-zone move", "server")
     from app.checks.landing_zone import move_landing_zone
-    from app.cli.direct import open_database_and_zone
+    from app.cli.direct import direct_settings, open_database_and_zone
     from app.landing.open_zone import open_zone
     from app.landing.zone import PathKind
     from app.staging.connection.database import translated_errors
     from app.staging.ledger.files import recorded_number
     from app.staging.tables.registry import list_tables
 
+    direct_settings(landing_zone, data_dir).require_landing_zone()
     with open_database_and_zone(landing_zone, data_dir) as (engine, address):
         former, now = move_landing_zone(engine, address)
         opened = open_zone(address)

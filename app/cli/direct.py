@@ -14,6 +14,7 @@ from app.observability.telemetry import configure_logging
 from app.settings import Settings
 from app.staging.connection.database import Engine, open_engine
 from app.staging.connection.schema_revision import require_migrated
+from app.staging.ledger.leases import present_zone
 from app.zone_settings import zone_address
 
 
@@ -35,15 +36,18 @@ def direct_settings(landing_zone: str | None, data_dir: Path) -> Settings:
 
 @contextmanager
 def open_database_and_zone(landing_zone: str | None, data_dir: Path) -> Iterator[tuple[Engine, ZoneAddress]]:
-    """Open the database and the landing zone. Starts the private Postgres of a stopped `mirrorgate up` for the block.
+    """Open the database, and the landing zone that is given, else the one that the database publishes into.
+
+    Starts the private Postgres of a stopped `mirrorgate up` for the block.
 
     Raises Misconfigured for a missing setting, and `database_not_migrated` for a database of another revision.
     """
     settings = direct_settings(landing_zone, data_dir)
     configure_logging(settings, is_command=True)
-    address = zone_address(settings)
     with _engine(settings, data_dir) as engine:
-        yield engine, address
+        if settings.landing_zone is None and (known := present_zone(engine)) is not None:
+            settings = settings.model_copy(update={"landing_zone": known.location})
+        yield engine, zone_address(settings)
 
 
 @contextmanager

@@ -45,10 +45,8 @@ class Dropping:
         context = self.context
         context.claimed_zone.require()
         ended = former_generation(table) if table.state is TableState.REBUILDING else table
-        scratch = Scratch(table.table_id, epoch)
-        remove_table_folder(
-            context.zone, ended, context.installation_id, scratch, partial(self._check_epoch, table, epoch)
-        )
+        scratch, check = Scratch(table.table_id, epoch), partial(self._check_epoch, table, epoch)
+        remove_table_folder(context.zone, ended, context.installation_id, scratch, check)
         context.claimed_zone.require()  # a folder that is gone with the whole zone is not deleted
         if self._must_wait_for_fabric(table, epoch):
             self.leased.defer_drop(table.table_id)

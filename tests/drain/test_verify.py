@@ -63,6 +63,14 @@ def test_nothing_differs_where_nothing_was_touched(terminal: Terminal, folder: P
     )
 
 
+def test_the_zone_that_the_database_publishes_into_is_compared_where_none_is_named(
+    terminal: Terminal, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MIRRORGATE_LANDING_ZONE")
+    assert report(terminal, "t")[1][0]["compared"] == 4
+    assert terminal.run("landing-zone", "move")[0] == 1
+
+
 def flip_a_bit(file: Path) -> None:
     content = bytearray(file.read_bytes())
     content[20] ^= 1

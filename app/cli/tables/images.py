@@ -1,7 +1,7 @@
 """Commands about row images: `rebuild` lands a table again from them, `backfill-images` gives older rows theirs."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -12,8 +12,6 @@ from mirrorgate.cli.options import AsJson, Connection, GenerationOrAll, TableNam
 from mirrorgate.parameters import table_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from mirrorgate.http import GatewayClient, RejectedByGateway
 
 _POLL_SECONDS: Final = 0.2
