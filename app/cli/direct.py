@@ -38,9 +38,8 @@ def direct_settings(landing_zone: str | None, data_dir: Path) -> Settings:
 def open_database_and_zone(landing_zone: str | None, data_dir: Path) -> Iterator[tuple[Engine, ZoneAddress]]:
     """Open the database, and the landing zone that is given, else the one that the database publishes into.
 
-    Starts the private Postgres of a stopped `mirrorgate up` for the block.
-
-    Raises Misconfigured for a missing setting, and `database_not_migrated` for a database of another revision.
+    Starts the private Postgres of a stopped `mirrorgate up` for the block. Raises Misconfigured for a missing setting,
+    and `database_not_migrated` for a database of another revision.
     """
     settings = direct_settings(landing_zone, data_dir)
     configure_logging(settings, is_command=True)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 import structlog
 from pyspark.sql import SparkSession
@@ -179,7 +179,7 @@ def run_mirror(settings: Settings, options: MirrorOptions) -> int:
     target = MirrorTarget(settings.require_mirror_target(), settings.mirror_options)
     _check_apart(address, target)
     with BoundedStop() as stop:
-        _handle_signals(_exit_interrupted)  # nothing is mirrored yet
+        _handle_signals(lambda: sys.exit(_INTERRUPTED))  # nothing is mirrored yet
         patience = _WAIT_FOR_PREDECESSOR if options.is_child else 0.0
         with (
             exclusive_target(target.location, target.storage_options, wait_seconds=patience) as held,
@@ -203,10 +203,6 @@ def run_mirror(settings: Settings, options: MirrorOptions) -> int:
 def _handle_signals(react: Callable[[], None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: react())
-
-
-def _exit_interrupted() -> NoReturn:
-    sys.exit(_INTERRUPTED)
 
 
 def _mirror(
