@@ -164,3 +164,13 @@ def test_an_empty_answer_to_a_deletion_is_expected(answers: tuple[GatewayClient,
     client, waiting = answers
     waiting.append(httpx.Response(204))
     assert client.delete("/v1/keys/1") is None
+
+
+@pytest.mark.parametrize("value", ["größe", "a\nb", "a ", 5])
+def test_a_header_that_http_cannot_send_is_rejected_and_not_repeated(
+    answers: tuple[GatewayClient, list[httpx.Response]], value: object
+) -> None:
+    client, _ = answers
+    with pytest.raises(RejectedInput, match="Mirrorgate-Producer-Position") as error:
+        client.post_changes("rows", b"{}", headers={"Mirrorgate-Producer-Position": value})  # type: ignore[dict-item]  # wrong on purpose
+    assert error.value.code is Code.BAD_REQUEST

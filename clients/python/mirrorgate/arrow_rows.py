@@ -151,6 +151,11 @@ def no_pyarrow(subject: str) -> Misconfigured:
     return Misconfigured(Code.EXTRA_MISSING, f"{subject} needs PyArrow", remedy=remedy)
 
 
+def counted_from(first: int, problems: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return problems of a request whose first row is number `first` of all rows, with the numbers of their rows."""
+    return [{**problem, **({"index": first + problem["index"]} if "index" in problem else {})} for problem in problems]
+
+
 @contextmanager
 def seekable(blocks: Iterable[bytes]) -> Iterator[tuple[BinaryIO, str]]:
     """Yield a file with the content of the blocks, and its hash; a temporary file if they are not from one.
@@ -196,10 +201,7 @@ class ParquetCutter:
 
     def located(self, chunk: Chunk, problems: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Return problems of a request with the rows of the file that they are about, counted from 0."""
-        return [
-            {**problem, **({"index": chunk.first + problem["index"]} if "index" in problem else {})}
-            for problem in problems
-        ]
+        return counted_from(chunk.first, problems)
 
     def _cut(self, file: BinaryIO, limits: Limits, skip: int) -> Iterator[Chunk]:
         try:

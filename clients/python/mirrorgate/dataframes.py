@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -21,6 +21,7 @@ from mirrorgate.arrow_rows import (
     CONTENT_TYPE,
     PIECE_ROWS,
     ArrowColumns,
+    counted_from,
     no_pyarrow,
     piece_of,
     plain_batch,
@@ -48,6 +49,8 @@ _ROWS_AT_ONCE: Final = 10_000
 _TOO_LARGE: Final = frozenset({Code.BODY_TOO_LARGE, Code.TOO_MANY_MESSAGES})
 """Answers after which half of the rows can be accepted."""
 
+
+_GIVE_TYPES: Final = "Pass the rows as a DataFrame or a table of PyArrow, whose columns have types."
 
 _SPARK_TYPES: Final = {
     "boolean": "bool", "byte": "int8", "short": "int16", "integer": "int32", "long": "int64", "float": "float32",
@@ -98,7 +101,13 @@ def mirror(
         with GatewayClient.find(found_url, found_key, Path(".mirrorgate")) as found:
             return mirror(data, table, key=key, full=full, resume=resume, wait=wait, timeout=timeout, client=found,
                           give_up_after=give_up_after, quiet=quiet)  # fmt: skip
+    if wait not in (None, *Stage):
+        detail = f"`wait` is neither None nor one of {', '.join(Stage)}"
+        raise RejectedInput(Code.BAD_REQUEST, detail, remedy="Give the name of a stage.")
     rows = _opened(data)
+    if full and not rows.schema.names:  # such as a generator that was read before
+        remedy = "To delete all rows, pass a DataFrame without rows that has the columns of the table."
+        raise RejectedInput(Code.EMPTY_REQUEST, "the data has neither rows nor columns", remedy=remedy)
     run = _Run(client, table, Patience(give_up_after))
     table_key = [key] if isinstance(key, str) else [*key]
     registration = TableRegistration(client, table, table_key, run.patience, keeps_images=full)
@@ -139,9 +148,10 @@ class _Run:
     def _loaded(
         self, rows: "_Rows", resume: str | None, parameters: Mapping[str, str]
     ) -> Iterator[tuple[Sequence[Mapping[str, Any]], int]]:
-        """Send the rows as a load session, and complete it. A load whose rows are rejected is aborted.
+        """Send the rows as a load session, and complete it. A load that cannot be continued is aborted.
 
-        A run that has been completed under the same name sends nothing.
+        That is one whose rows are rejected, and one without a name. A run that has been completed under the same name
+        sends nothing.
         """
         load_id = str(uuid4() if resume is None else uuid5(NAMESPACE_URL, f"{self.table} {resume}"))
         try:
@@ -154,9 +164,10 @@ class _Run:
         try:
             sender = RequestSender(self.client, _KeyedPieces(load_id, load.headers), self.patience)
             yield from self._posted(sender, rows, 0, parameters)
-        except RejectedByGateway:
-            with suppress(MirrorgateError):
-                load.abort()
+        except BaseException as error:
+            if resume is None or isinstance(error, (RejectedByGateway, RejectedInput)):
+                with suppress(MirrorgateError):
+                    replace(load, patience=Patience(0)).abort()
             raise
         load.complete()
 
@@ -175,6 +186,7 @@ class _Run:
                     answer = sender.send(request)
                 except RejectedByGateway as error:
                     if error.code not in _TOO_LARGE or piece.num_rows == 1:
+                        error.errors = counted_from(at + start, error.errors)
                         raise
                     most = piece.num_rows // 2
                 else:
@@ -243,7 +255,12 @@ def _opened(data: Any) -> _Rows:
     elif hasattr(data, "toLocalIterator") and not hasattr(data, "__arrow_c_stream__"):  # a DataFrame of Spark 3
         data = _of_spark(data)
     if hasattr(data, "__arrow_c_stream__"):
-        reader = pa.RecordBatchReader.from_stream(data)
+        try:
+            reader = pa.RecordBatchReader.from_stream(data)
+        except pa.ArrowException as error:
+            detail = f"PyArrow cannot read {type(data).__name__}: {error}"
+            remedy = "Convert columns of other types first, or pass a table of PyArrow."
+            raise RejectedInput(Code.BAD_TYPE, detail, remedy=remedy) from error
     elif isinstance(data, Iterable) and not isinstance(data, (str, bytes, Mapping)):
         reader = _of_mappings(iter(data))
     else:
@@ -310,16 +327,74 @@ def _of_spark_value(value: Any, data_type: "pa.DataType") -> Any:
 
 
 def _of_mappings(rows: Iterator[Any]) -> "pa.RecordBatchReader":
-    """Return a reader of rows that are mappings; the first ones decide the types."""
+    """Return a reader of rows that are mappings; the first ones decide the columns and their types."""
     import pyarrow as pa
 
-    first = pa.RecordBatch.from_pylist([*islice(rows, _ROWS_AT_ONCE)])
+    first = _batch_of([*islice(rows, _ROWS_AT_ONCE)], 0, None)
 
     def following() -> Iterator["pa.RecordBatch"]:
+        start = first.num_rows
         while some := [*islice(rows, _ROWS_AT_ONCE)]:
-            yield pa.RecordBatch.from_pylist(some, schema=first.schema)
+            yield _batch_of(some, start, first.schema)
+            start += len(some)
 
     return pa.RecordBatchReader.from_batches(first.schema, chain([first], following()))
+
+
+def _batch_of(rows: Sequence[Any], start: int, schema: "pa.Schema | None") -> "pa.RecordBatch":
+    """Return mappings as rows with the columns of a schema, or with all their own; `start` rows are before them.
+
+    PyArrow alone would leave out the keys that its first row lacks, and cut numbers to a type that is too narrow.
+    Raises RejectedInput for a key or value that the columns cannot hold.
+    """
+    import pyarrow as pa
+
+    names: dict[str, None] = dict.fromkeys(() if schema is None else schema.names)
+    for number, row in enumerate(rows, start):
+        if not isinstance(row, Mapping) or not all(isinstance(name, str) for name in row):
+            detail = f"row {number} is not a mapping of values by column name"
+            raise RejectedInput(Code.BAD_REQUEST, detail, remedy="Pass rows as a DataFrame or as dicts.")
+        for name in row:
+            if name not in names and schema is not None:
+                detail = f"row {number} has the key {name}, which none of the first {_ROWS_AT_ONCE:,} rows has"
+                raise RejectedInput(Code.UNKNOWN_COLUMN, detail, remedy=_GIVE_TYPES)
+            names[name] = None
+    columns = []
+    for name in names:
+        try:
+            column = pa.array([row.get(name) for row in rows])
+            if schema is not None:
+                wanted = schema.field(name).type
+                if not _fits(column.type, wanted):
+                    raise pa.ArrowTypeError  # which is answered below, as what PyArrow finds is
+                column = column.cast(wanted)
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            detail = f"the values of column {name} from row {start} to {start + len(rows) - 1} have no common type"
+            if schema is not None:
+                detail += f" with those of the first {_ROWS_AT_ONCE:,} rows, {schema.field(name).type}"
+            raise RejectedInput(Code.BAD_VALUE, detail, remedy=_GIVE_TYPES) from error
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, [*names] if schema is None else None, schema)
+
+
+def _fits(found: "pa.DataType", wanted: "pa.DataType") -> bool:
+    """Return whether a cast from one type to another keeps each value or fails."""
+    from pyarrow import types
+
+    if types.is_list(found) and types.is_list(wanted):
+        return _fits(found.value_type, wanted.value_type)
+    if types.is_struct(found) and types.is_struct(wanted):
+        known = {field.name: field.type for field in wanted}
+        return all(field.name in known and _fits(field.type, known[field.name]) for field in found)
+    return (
+        types.is_null(found)
+        or found == wanted
+        or (types.is_integer(found) and (types.is_integer(wanted) or types.is_floating(wanted)))
+        or (types.is_integer(found) and types.is_decimal(wanted))
+        or (types.is_floating(found) and (types.is_integer(wanted) or types.is_floating(wanted)))
+        or (types.is_decimal(found) and types.is_decimal(wanted))
+        or (types.is_timestamp(found) and types.is_timestamp(wanted) and (found.tz is None) == (wanted.tz is None))
+    )
 
 
 @contextmanager

@@ -22,6 +22,7 @@ ADMIN_KEY_FILE: Final = "admin.key"
 DEFAULT_URL: Final = "http://127.0.0.1:8480"
 _MAX_PORT: Final = 65_535
 _KEY: Final = re.compile("[!-~]+")
+_HEADER: Final = re.compile("[!-~]+(?: +[!-~]+)*")
 _THIS_MACHINE: Final = ("127.0.0.1", "::1", "localhost")
 ANSWER_SECONDS: Final = 60.0
 """Seconds for which a call waits for the next bytes of its answer."""
@@ -191,14 +192,19 @@ class GatewayClient:
         """Post changes in a format such as `rows` or `arcion`; return the answer with its receipts, after the commit.
 
         With an idempotency `key`, or `headers` that name the request otherwise, the call can be repeated: the changes
-        land once, and the answer is the same.
+        land once, and the answer is the same. Raises RejectedInput `bad_request` for a header that HTTP cannot send.
         """
+        headers = {"Content-Type": content_type, **({"Idempotency-Key": key} if key else {}), **(headers or {})}
+        for name, value in headers.items():
+            if not isinstance(value, str) or (value and _HEADER.fullmatch(value) is None):
+                detail = f"the header {name} must be a string of visible ASCII characters with blanks between them only"
+                raise RejectedInput(Code.BAD_REQUEST, detail)
         return self._call(
             "POST",
             change_path(source_format),
             content=body,
             params={**({"table": table} if table else {}), **(parameters or {})},
-            headers={"Content-Type": content_type, **({"Idempotency-Key": key} if key else {}), **(headers or {})},
+            headers=headers,
         )
 
     def _call(self, method: str, path: str, **arguments: Any) -> Any:

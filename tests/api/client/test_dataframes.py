@@ -2,7 +2,8 @@
 
 import datetime as dt
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from decimal import Decimal
 from typing import Any
 
@@ -26,6 +27,7 @@ from pyspark.sql.types import (
 import mirrorgate
 from mirrorgate import GatewayClient, RejectedByGateway
 from mirrorgate.arrow_rows import PIECE_ROWS
+from mirrorgate.dataframes import _ROWS_AT_ONCE
 from mirrorgate.errors import Code, Misconfigured, RejectedInput, TemporarilyUnavailable
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import keys, staged
@@ -162,6 +164,67 @@ def test_rejected_rows_abort_a_full_load_without_deletes_and_it_is_not_taken_for
     assert raised.value.code is Code.LOAD_ENDED
 
 
+@pytest.mark.parametrize(
+    ("resume", "state"), [(None, "aborted"), ("r", "open")], ids=["nothing can continue it", "its name continues it"]
+)
+def test_a_full_load_whose_source_fails_stays_open_only_under_a_name(
+    client: GatewayClient, resume: str | None, state: str
+) -> None:
+    def failing() -> Iterator[dict[str, Any]]:
+        yield from ROWS * (_ROWS_AT_ONCE // len(ROWS))
+        raise TimeoutError
+
+    mirrorgate.mirror(ROWS, "t", key="id", full=True, client=client)
+    with pytest.raises(TimeoutError):
+        mirrorgate.mirror(failing(), "t", key="id", full=True, resume=resume, client=client)
+    (load, *_) = client.get("/v1/tables/t/loads")["loads"]
+    assert (load["state"], load["deletes"]) == (state, 0)
+
+
+def test_a_full_load_without_rows_and_columns_deletes_nothing(client: GatewayClient, api_engine: sa.Engine) -> None:
+    mirrorgate.mirror(ROWS, "t", key="id", full=True, client=client)
+    with rejected(Code.EMPTY_REQUEST):
+        mirrorgate.mirror(iter(()), "t", key="id", full=True, client=client)
+    mirrorgate.mirror(pl.DataFrame(ROWS).head(0), "t", key="id", full=True, client=client)
+    (load, *_) = client.get("/v1/tables/t/loads")["loads"]
+    assert (load["state"], load["deletes"]) == ("completed", 5), "a frame with columns says that there are no rows"
+
+
+def test_the_columns_of_mappings_are_all_their_keys(client: GatewayClient) -> None:
+    mirrorgate.mirror([{"id": 1}, {"id": 2, "city": "Oslo"}], "t", key="id", client=client)
+    assert [column["name"] for column in client.get("/v1/tables/t/schema")["columns"]] == ["id", "city"]
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "code"),
+    [
+        ({"v": 1}, {"v": 1.5}, Code.BAD_VALUE),
+        ({"v": "1"}, {"v": 2}, Code.BAD_VALUE),
+        ({"v": None}, {"v": 2}, Code.BAD_VALUE),
+        ({"v": {"a": 1}}, {"v": {"b": 1}}, Code.BAD_VALUE),
+        ({"v": dt.date(2026, 1, 1)}, {"v": dt.datetime(2026, 1, 1, 5)}, Code.BAD_VALUE),
+        ({"v": 1}, {"v": 1, "more": 1}, Code.UNKNOWN_COLUMN),
+        ({"v": 1}, {5: 1}, Code.BAD_REQUEST),
+        ({"v": 1.5}, {"v": 1}, None),
+        ({"v": [1.5]}, {"v": [1]}, None),
+        ({"v": Decimal("1.25")}, {"v": Decimal("0.5")}, None),
+        ({"v": {"a": 1}}, {}, None),
+    ],
+)
+def test_what_the_columns_of_the_first_mappings_cannot_hold_is_rejected_and_never_changed(
+    client: GatewayClient, first: Mapping[str, Any], later: Mapping[Any, Any], code: Code | None
+) -> None:
+    rows = [*({"id": number, **first} for number in range(_ROWS_AT_ONCE)), {"id": _ROWS_AT_ONCE, **later}]
+    with nullcontext() if code is None else rejected(code):
+        mirrorgate.mirror(rows, "t", key="id", client=client)
+
+
+def test_a_rejected_row_is_named_by_its_number_in_the_data(client: GatewayClient) -> None:
+    with pytest.raises(RejectedByGateway) as raised:
+        mirrorgate.mirror(pa.table({"id": [*range(PIECE_ROWS), None]}), "t", key="id", client=client)
+    assert [problem["index"] for problem in raised.value.errors] == [PIECE_ROWS]
+
+
 def test_the_name_of_another_producer_is_rejected(client: GatewayClient) -> None:
     mirrorgate.mirror(ROWS, "t", key="id", client=client)
     headers = {"Mirrorgate-Producer": "r", "Mirrorgate-Producer-Sequence": "1", "Mirrorgate-Producer-Position": "lsn/1"}
@@ -174,6 +237,26 @@ def test_the_name_of_another_producer_is_rejected(client: GatewayClient) -> None
 def test_what_has_no_rows_is_rejected_before_a_request(client: GatewayClient, data: Any) -> None:
     with pytest.raises(RejectedInput, match="neither a DataFrame nor an iterable"):
         mirrorgate.mirror(data, "t", client=client)
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "code"),
+    [
+        ([1], {}, Code.BAD_REQUEST),
+        ([{"id": 1}, {"id": "1"}], {}, Code.BAD_VALUE),
+        (pl.DataFrame({"id": pl.Series([1], dtype=pl.Int128)}), {}, Code.BAD_TYPE),
+        ([{"id": 1}], {"wait": "soon"}, Code.BAD_REQUEST),
+        ([{"id": 1}], {"resume": "größe"}, Code.BAD_REQUEST),
+    ],
+    ids=["no mapping", "types", "no type of Arrow", "wait", "resume"],
+)
+def test_what_cannot_be_sent_is_rejected_at_once_and_nothing_is_staged(
+    client: GatewayClient, api_engine: sa.Engine, data: Any, options: Any, code: Code
+) -> None:
+    mirrorgate.mirror(pl.DataFrame({"id": [1]}).head(0), "t", key="id", client=client)
+    with rejected(code):
+        mirrorgate.mirror(data, "t", key="id", client=client, **options)
+    assert keys(api_engine) == []
 
 
 def test_without_pyarrow_the_extra_is_named(client: GatewayClient, monkeypatch: pytest.MonkeyPatch) -> None:
