@@ -4,6 +4,7 @@
 """
 
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Final
 
-from mirrorgate.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
+from mirrorgate.errors import Code, MirrorgateError, Misconfigured, RejectedInput, TemporarilyUnavailable
 
 BLOCK_BYTES: Final = 2**18
 
@@ -31,13 +32,20 @@ class ObjectGone(Exception):
     """The file or object was deleted since it was listed."""
 
 
+class FileChanged(RejectedInput):
+    """The file was written while it was read, so its last message may be incomplete."""
+
+
 def found_file(key: str, status: os.stat_result) -> Found:
     """Return a file as a listing shows it: size and modification time show whether it is still the same."""
     return Found(key, status.st_size, f"{status.st_size}-{status.st_mtime_ns}", status.st_mtime_ns // 1_000_000)
 
 
 class FileBlocks:
-    """The blocks of a file that is open; `file` is for readers that need another order."""
+    """The blocks of a file that is open; `file` is for readers that need another order.
+
+    Raises FileChanged in place of the end of a file that was written meanwhile.
+    """
 
     def __init__(self, file: FileIO, errors: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
         self.file = file
@@ -56,6 +64,9 @@ class FileBlocks:
             while block := os.read(self.file.fileno(), BLOCK_BYTES):
                 self.on_read(len(block))
                 yield block
+            if self.is_changed and stat.S_ISREG(os.fstat(self.file.fileno()).st_mode):
+                detail = "the file was changed while it was read, so its end is not sent"
+                raise FileChanged(Code.BAD_REQUEST, detail, remedy="Send only complete files.")
 
     def _present(self) -> str:
         return found_file("", os.fstat(self.file.fileno())).etag

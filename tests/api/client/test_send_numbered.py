@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mirrorgate.http import GatewayClient
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import Ended, Terminal, keys, lines
-from tests.api.objects.bridging import write
+from tests.api.objects.bridging import write, write_more_at_the_end
 
 ARCION = ("--format", "arcion")
 
@@ -178,6 +178,18 @@ def test_a_file_that_changed_after_it_was_sent_is_rejected(terminal: Terminal) -
     Path("a").write_bytes(b"\n".join(lines(3)))
     ended = send(terminal, "a")
     assert (ended.status, "a was sent completely and has changed since" in ended.errors) == (1, True)
+
+
+def test_the_end_of_a_file_that_is_written_while_it_is_read_is_sent_when_it_is_complete(
+    terminal: Terminal, api_engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = b"\n".join(lines(4))
+    Path("a").write_bytes(content[:-1])
+    write_more_at_the_end(monkeypatch, Path("a"), content[-1:])
+    ended = send(terminal, "a", "--batch", 2)
+    assert (ended.status, "the file was changed while it was read" in ended.errors) == (1, True)
+    assert send(terminal, "a", "--batch", 2).status == 0
+    assert keys(api_engine) == [0, 1, 2, 3]
 
 
 def test_another_file_waits_for_the_end_of_the_one_before(terminal: Terminal, api_engine: sa.Engine) -> None:

@@ -2,12 +2,15 @@
 
 import io
 import json
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from mirrorgate.file_paths import PathTemplate
 from mirrorgate.object_store import open_store
@@ -104,6 +107,20 @@ def bridge_of(gateway_url: str, url: str | Path, source_format: str, *template: 
         url=str(url), name="in", format=ObjectFormat(source_format), table_from_path=templates, **given, **settings
     )
     return Bridge(gateway_url, source)
+
+
+def write_more_at_the_end(monkeypatch: pytest.MonkeyPatch, file: Path, more: bytes) -> None:
+    """Let a writer add to a file right after its end was read, once."""
+    read, left = os.read, [more]
+
+    def reading(descriptor: int, size: int) -> bytes:
+        block = read(descriptor, size)
+        if not block and left and os.path.samestat(os.fstat(descriptor), file.stat()):
+            with file.open("ab") as stream:
+                stream.write(left.pop())
+        return block
+
+    monkeypatch.setattr("mirrorgate.folder.os.read", reading)
 
 
 def write(folder: Path, files: Mapping[str, bytes]) -> None:

@@ -13,7 +13,7 @@ from mirrorgate_bridge.objects import engine
 from mirrorgate_bridge.objects.settings import BatchSettings
 from tests.api.calls import Gateway
 from tests.api.commands import keys, lines, staged
-from tests.api.objects.bridging import bridge_of, write
+from tests.api.objects.bridging import bridge_of, write, write_more_at_the_end
 from tests.support.samples.debezium import Field, event, with_schema
 from tests.support.samples.replicate_avro import data_message, metadata_message
 from tests.support.waiting import wait_until
@@ -136,6 +136,17 @@ def test_an_object_waits_for_its_marker_and_holds_up_those_after_it(gateway: Gat
         write(tmp_path, {"a.ok": b""})
         wait_until(lambda: bridge.done("t") == 2, within=60, what="both objects are read")
     assert keys(gateway.engine) == list(range(4))
+
+
+def test_the_end_of_an_object_that_is_written_while_it_is_read_is_not_taken_for_a_whole_message(
+    gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {"1.csv": b"id,note\n1,x\n2,hal"})
+    write_more_at_the_end(monkeypatch, tmp_path / "1.csv", b"f\n3,z\n")
+    bridge = bridge_of(gateway.address, tmp_path, "rows", table="t")
+    table = bridge.run()["t"]
+    assert (table.stop, len(bridge.events("object_is_changing"))) == (None, 1)
+    assert staged(gateway.engine, "t") == [(1, "x"), (2, "half"), (3, "z")]
 
 
 def test_once_ends_when_the_gateway_rejects_the_key_or_stays_away(

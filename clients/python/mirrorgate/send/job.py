@@ -286,7 +286,7 @@ class SendJob:
             sender.send(self._counted(blocks), self.limits, skip, mark, may_be_empty=may_be_empty)
             if isinstance(blocks, FileBlocks) and blocks.is_changed:
                 remedy = "Send only complete files. Send the content that was added since as a new file."
-                raise RejectedInput(Code.BAD_REQUEST, f"{file.name} was changed while it was sent", remedy=remedy)
+                raise RejectedInput(Code.BAD_REQUEST, f"{file.name} was changed after it was read", remedy=remedy)
 
     def _counted(self, blocks: Iterable[bytes]) -> Iterable[bytes]:
         """Return the blocks, of which the display shows how many bytes are read."""

@@ -30,7 +30,7 @@ from mirrorgate.chunking.chunks import Limits
 from mirrorgate.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
 from mirrorgate.file_content import Mark, digest_of, stored_mark, with_lookahead
 from mirrorgate.file_paths import FileOrder, TablePath, sort_key
-from mirrorgate.folder import Found, ObjectGone
+from mirrorgate.folder import FileChanged, Found, ObjectGone
 from mirrorgate.http import GatewayClient, RejectedByGateway
 from mirrorgate.object_store import ObjectStore, read_small
 from mirrorgate.producer import ChangeRequest, Patience, Producer, ProducerConflict, Stopped
@@ -421,13 +421,13 @@ class TableReader:
         except _Rejected as rejected:
             self._stop_at(found, rejected)
             return False
-        except RejectedInput as error:
-            self._stop(error, found)
-            return False
-        except _ChangedMeanwhile:
+        except (_ChangedMeanwhile, FileChanged):
             self.log.warning(
                 "object_is_changing", about=(self.producer_name, found.key), **self._names, object=found.key
             )
+            return False
+        except RejectedInput as error:
+            self._stop(error, found)
             return False
         if self._mark is None or self._mark.next_message is not None or not self._mark.is_of(found.key):
             self._mark = self._mark_after(found, None)  # it holds no message, so no request carries this position
