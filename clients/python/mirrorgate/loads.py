@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Self
 from uuid import uuid4
 
 from mirrorgate.arrow_rows import Columns, quoted
-from mirrorgate.errors import Code
+from mirrorgate.errors import Code, RejectedInput
 from mirrorgate.http import GatewayClient, RejectedByGateway
 from mirrorgate.parameters import table_path
 from mirrorgate.producer import Patience
@@ -97,6 +97,8 @@ class TableRegistration:
     patience: Patience
     keeps_images: bool = False
     """True if a new table keeps row images, which load sessions need."""
+    only_inserts: bool = False
+    """True if all rows are inserts, which a table without key columns accepts."""
     parameters: Mapping[str, str] = field(default_factory=dict)
     """Parameters of requests with the rows, which add columns that the table lacks."""
 
@@ -104,7 +106,8 @@ class TableRegistration:
         """Register the table if it is new, and set the parameters of requests with these columns.
 
         Return the columns to leave out of the requests: they have no value, and the table lacks them. Can be repeated
-        after a crash. Raises RejectedByGateway, and TemporarilyUnavailable when patience ends.
+        after a crash. Raises RejectedInput `no_key` before a table is registered that would accept none of the rows,
+        RejectedByGateway, and TemporarilyUnavailable when patience ends.
         """
         path = table_path(self.table)
         try:
@@ -112,6 +115,10 @@ class TableRegistration:
         except RejectedByGateway as error:
             if error.code is not Code.UNKNOWN_TABLE:
                 raise
+            if not self.key and not self.only_inserts:
+                detail = f"table {self.table} is new, and no key columns are given"
+                remedy = "Give the key columns: --key-columns of the command, `key` in Python."
+                raise RejectedInput(Code.NO_KEY, detail, remedy=remedy) from error
             options = {"options": {"row_images": "on"}} if self.keeps_images else {}
             wanted = {**columns.definition(self.key), "key_columns": [*self.key], **options}
             self.patience.call(lambda: self.client.put(path, wanted))

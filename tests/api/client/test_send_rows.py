@@ -212,3 +212,22 @@ def test_columns_declare_the_types_of_a_sheet(terminal: Terminal, gateway: Gatew
     declared = ("--columns", "id:int32,total:decimal(9,2)", "--key-columns", "id", "--sheet", "Sheet")
     terminal.succeed("send", tmp_path / "a.xlsx", "--table", "t", *declared)
     assert gateway.types("t") == {"id": "int32", "total": "decimal(9,2)"}
+
+
+@pytest.mark.parametrize("load", [(), ("--load", "full")])
+def test_rows_without_key_columns_register_no_table_that_would_reject_them(
+    terminal: Terminal, gateway: Gateway, tmp_path: Path, load: tuple[str, ...]
+) -> None:
+    write_parquet(tmp_path / "a.parquet", ROWS)
+    ended = terminal.run("send", tmp_path / "a.parquet", "--table", "t", *load)
+    assert (ended.status, "error no_key: " in ended.errors, "--key-columns" in ended.errors) == (1, True, True)
+    terminal.succeed("send", tmp_path / "a.parquet", *PARQUET, *load)
+    assert keys(gateway.engine) == [0, 1, 2, 3, 4]
+
+
+def test_rows_that_are_only_inserts_register_a_table_without_key_columns(
+    terminal: Terminal, gateway: Gateway, tmp_path: Path
+) -> None:
+    write_parquet(tmp_path / "a.parquet", ROWS)
+    terminal.succeed("send", tmp_path / "a.parquet", "--table", "t", "--op", "insert")
+    assert keys(gateway.engine) == [0, 1, 2, 3, 4]

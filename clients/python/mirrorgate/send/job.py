@@ -248,7 +248,12 @@ class SendJob:
         display = self.display
         if self.source.registers:
             self.registration = TableRegistration(
-                client, str(self.source.table), self.source.key_columns, self._patience, keeps_images
+                client,
+                str(self.source.table),
+                self.source.key_columns,
+                self._patience,
+                keeps_images,
+                self.source.parameters.get("op") == "insert",
             )
         return Sender(
             display.deferring_interrupts(self.source.poster(client, self._added)),
