@@ -70,13 +70,18 @@ class ArrowColumns:
         """Return the fields of the request that registers a table: key columns are required."""
         import pyarrow as pa
 
-        fields = [field for field in self.schema if field.name not in self.untyped]
+        fields = [field for field in self.schema if field.name not in self.untyped and not is_operation(field.name)]
         declared = pa.schema([field.with_nullable(False) if field.name in key else field for field in fields])
         return {"arrow_schema": base64.b64encode(declared.serialize().to_pybytes()).decode()}
 
     def addition(self, names: Collection[str], key: Mapping[str, str]) -> Mapping[str, str]:
         """Return the parameters of requests that add columns, whose types the stream says."""
         return {"register": "true"}
+
+
+def is_operation(name: str) -> bool:
+    """Return whether a column has the operations of the rows, and is not one of the table."""
+    return name == "__op__"
 
 
 def quoted(name: str) -> str:

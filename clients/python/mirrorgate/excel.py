@@ -15,7 +15,7 @@ from zipfile import BadZipFile
 
 import msgspec
 
-from mirrorgate.arrow_rows import Columns, quoted, seekable
+from mirrorgate.arrow_rows import Columns, is_operation, quoted, seekable
 from mirrorgate.chunking.chunks import Chunk, Limits, positions_of
 from mirrorgate.chunking.json_messages import split_json
 from mirrorgate.errors import Code, Misconfigured, RejectedInput
@@ -153,7 +153,7 @@ class SheetColumns:
         columns = [
             {"name": name, "type": of_type, "nullable": name not in key}
             for name, of_type in self._types.items()
-            if of_type is not None
+            if of_type is not None and not is_operation(name)
         ]
         return {"columns": columns}
 

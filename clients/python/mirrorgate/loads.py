@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Self
 from uuid import uuid4
 
-from mirrorgate.arrow_rows import Columns, quoted
+from mirrorgate.arrow_rows import Columns, is_operation, quoted
 from mirrorgate.errors import Code, RejectedInput
 from mirrorgate.http import GatewayClient, RejectedByGateway
 from mirrorgate.parameters import table_path
@@ -126,8 +126,9 @@ class TableRegistration:
             return columns.untyped
         types = {column["name"]: column["type"] for column in known["columns"]}
         lacking = {*columns.names}.difference(types)
-        added = lacking.difference(columns.untyped) if lacking else lacking
+        left_out = lacking.intersection(columns.untyped) if lacking else lacking
+        added = {name for name in lacking - left_out if not is_operation(name)}
         key = {name: types[name] for name in known["key_columns"]}
         key_columns = {"key_columns": ",".join(map(quoted, key))}
         self.parameters = {**columns.addition(added, key), **key_columns} if added else {}
-        return lacking - added
+        return left_out

@@ -231,3 +231,22 @@ def test_rows_that_are_only_inserts_register_a_table_without_key_columns(
     write_parquet(tmp_path / "a.parquet", ROWS)
     terminal.succeed("send", tmp_path / "a.parquet", "--table", "t", "--op", "insert")
     assert keys(gateway.engine) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "xlsx"])
+def test_the_column_of_operations_is_not_registered_as_one_of_the_table(
+    terminal: Terminal, gateway: Gateway, tmp_path: Path, ending: str
+) -> None:
+    for number, operations in enumerate((["upsert", "upsert"], ["delete", "upsert"])):
+        file = tmp_path / f"{number}.{ending}"
+        columns = {"id": [1, 2], "__op__": operations, "note": ["a", "b"], **({"more": ["c", "d"]} if number else {})}
+        if ending == "parquet":
+            pq.write_table(pa.table(columns), file)
+        else:
+            book = openpyxl.Workbook()
+            for row in (columns, *zip(*columns.values(), strict=True)):
+                book.worksheets[0].append([*row])
+            book.save(file)
+    terminal.succeed("send", *sorted(tmp_path.iterdir()), *PARQUET)
+    assert [*gateway.types("t")] == ["id", "note", "more"]
+    assert len(keys(gateway.engine)) == 4
