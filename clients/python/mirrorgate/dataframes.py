@@ -9,6 +9,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -34,6 +35,7 @@ from mirrorgate.http import GatewayClient, RejectedByGateway
 from mirrorgate.loads import Load, TableRegistration
 from mirrorgate.parameters import WAIT_SECONDS, Stage
 from mirrorgate.producer import ChangeRequest, NumberedRequests, Patience, RequestNames, RequestSender, opened_numbers
+from mirrorgate.retrying import is_final
 from mirrorgate.stages import wait_until
 from mirrorgate.writer.core import Receipt
 
@@ -165,7 +167,8 @@ class _Run:
             sender = RequestSender(self.client, _KeyedPieces(load_id, load.headers), self.patience)
             yield from self._posted(sender, rows, 0, parameters)
         except BaseException as error:
-            if resume is None or isinstance(error, (RejectedByGateway, RejectedInput)):
+            is_wrong = isinstance(error, RejectedInput) or (isinstance(error, MirrorgateError) and is_final(error))
+            if resume is None or is_wrong:
                 with suppress(MirrorgateError):
                     replace(load, patience=Patience(0)).abort()
             raise
@@ -197,7 +200,10 @@ class _Run:
 
 @dataclass
 class _KeyedPieces(RequestNames):
-    """Names of requests by their position in the data, so that a repeat of a request has the same name."""
+    """Names of requests by their position in the data and their rows, so that a repeat of a request has the same name.
+
+    The rows count, because the same data can be cut in other places when it is read again.
+    """
 
     run: str
     more: Mapping[str, str] | None = None
@@ -205,7 +211,8 @@ class _KeyedPieces(RequestNames):
 
     def headers(self, request: ChangeRequest) -> Mapping[str, str]:
         """Return the headers that name the next request."""
-        return {**(self.more or {}), "Idempotency-Key": uuid5(NAMESPACE_URL, f"{self.run} {request.position}").hex}
+        name = f"{self.run} {request.position} {sha256(request.body).hexdigest()}"
+        return {**(self.more or {}), "Idempotency-Key": uuid5(NAMESPACE_URL, name).hex}
 
     def accepted(self, request: ChangeRequest) -> None:
         """Do nothing: the next request has another place."""

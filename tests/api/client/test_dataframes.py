@@ -137,6 +137,22 @@ def test_an_interrupted_run_is_repeated_without_sending_what_is_durable(
     assert keys(gateway.engine) == [*range(20_000)]
 
 
+def test_an_interrupted_full_load_continues_with_rows_that_are_cut_in_other_places(gateway: Gateway) -> None:
+    whole = pa.Table.from_pylist(ROWS)
+    with GatewayClient(gateway.address, ADMIN_KEY) as client:
+        mirrorgate.mirror([{**ROWS[0], "id": 9}], "t", key="id", full=True, client=client)
+    with faulty_proxy(gateway.address) as proxy, GatewayClient(proxy.url, ADMIN_KEY) as client:
+        proxy.faults = [Fault.NONE] * 3 + [Fault.BUSY] * 50  # begin and two pieces
+        parts = pa.concat_tables([whole.slice(0, 3), whole.slice(3, 1), whole.slice(4)])
+        with pytest.raises((RejectedByGateway, TemporarilyUnavailable)):
+            mirrorgate.mirror(parts, "t", key="id", full=True, resume="r", client=client, give_up_after=0)
+    with GatewayClient(gateway.address, ADMIN_KEY) as client:
+        parts = pa.concat_tables([whole.slice(0, 4), whole.slice(4)])
+        mirrorgate.mirror(parts, "t", key="id", full=True, resume="r", client=client)
+        (load, *_) = client.get("/v1/tables/t/loads")["loads"]
+    assert (load["state"], load["deletes"]) == ("completed", 1)
+
+
 def test_a_completed_full_load_is_repeated_without_sending_anything(
     client: GatewayClient, api_engine: sa.Engine
 ) -> None:
