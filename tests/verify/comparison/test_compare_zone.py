@@ -197,6 +197,15 @@ def test_a_table_that_has_only_files_without_rows_has_their_columns(tmp_path: Pa
     assert findings(write_zone(tmp_path, ROWS.empty_table()), target) == []
 
 
+def test_a_table_of_many_columns_is_compared(tmp_path: Path, target: Path) -> None:
+    rows = pa.table({"id": [1], **{f"c{number}": [number] for number in range(2_000)}})
+    zone = write_zone(tmp_path, rows)
+    write_deltalake(target / NAME, rows)
+    assert findings(zone, target) == []
+    write_deltalake(target / NAME, rows.set_column(2_000, "c1999", pa.array([0])), mode="overwrite")
+    assert codes(findings(zone, target)) == ["against_differs"]
+
+
 def test_appended_duplicates_are_rows_of_their_own(tmp_path: Path, target: Path) -> None:
     row = rows_of((1, "a", "1"))
     zone = write_zone(tmp_path, row, row)

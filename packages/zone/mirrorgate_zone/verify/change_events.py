@@ -150,7 +150,13 @@ def key_hash(schema: pa.Schema, keys: Sequence[str]) -> str:
 
 def row_hash(schema: pa.Schema, columns: Iterable[str]) -> str:
     """Return SQL for the hash of a row, a HUGEINT. The order of the columns and columns of NULL do not matter."""
-    return " + ".join(_value_hash(schema, name) for name in columns) or "0::HUGEINT"
+    return _sum_of([_value_hash(schema, name) for name in columns] or ["0::HUGEINT"])
+
+
+def _sum_of(terms: Sequence[str]) -> str:
+    """Return SQL for a sum, nested as a balanced tree: DuckDB parses no expression that is 1,000 levels deep."""
+    middle = len(terms) // 2
+    return f"({_sum_of(terms[:middle])} + {_sum_of(terms[middle:])})" if middle else terms[0]
 
 
 def _value_hash(schema: pa.Schema, name: str) -> str:
