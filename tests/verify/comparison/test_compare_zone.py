@@ -206,6 +206,16 @@ def test_a_table_of_many_columns_is_compared(tmp_path: Path, target: Path) -> No
     assert codes(findings(zone, target)) == ["against_differs"]
 
 
+def test_the_two_zeros_of_floating_point_are_one_key(tmp_path: Path, target: Path) -> None:
+    def rows(*keys: float) -> pa.Table:
+        return pa.table({"id": [*keys], "name": ["a"] * len(keys)})
+
+    upserts = rows(-0.0, 0.0).append_column("__rowMarker__", pa.array([4, 4], pa.int32()))
+    zone = write_zone(tmp_path, rows(1.5, -0.0), upserts)
+    write_deltalake(target / NAME, rows(1.5, 0.0))
+    assert findings(zone, target) == []
+
+
 def test_appended_duplicates_are_rows_of_their_own(tmp_path: Path, target: Path) -> None:
     row = rows_of((1, "a", "1"))
     zone = write_zone(tmp_path, row, row)

@@ -145,7 +145,13 @@ def kind_of(found: pa.DataType) -> str:
 
 def key_hash(schema: pa.Schema, keys: Sequence[str]) -> str:
     """Return SQL for the hash of a key, a UHUGEINT; NULL is a value like any other here."""
-    return f"md5_number({' || '.join(_delimited(text_of(schema, key)) for key in keys)})"
+    return f"md5_number({' || '.join(_delimited(_key_text(schema, key)) for key in keys)})"
+
+
+def _key_text(schema: pa.Schema, key: str) -> str:
+    """Return SQL for the text of a key column: 0.0 and -0.0 are the same key."""
+    text = text_of(schema, key)
+    return f"CASE WHEN {quoted(key)} = 0 THEN '0.0' ELSE {text} END" if pt.is_floating(schema.field(key).type) else text
 
 
 def row_hash(schema: pa.Schema, columns: Iterable[str]) -> str:
