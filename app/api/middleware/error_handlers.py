@@ -149,9 +149,9 @@ def validation_rejection(exchange: Exchange, error: RequestValidationError) -> R
             continue
         escaped = (part.replace("~", "~0").replace("/", "~1") for part in path)
         pointer = "".join(f"/{part}" for part in escaped) if location == "body" else None
-        description = describe_issue(Request(exchange.scope), issue)
-        name = f"{location} parameter {'.'.join(path)}" if location != "body" else path[-1] if path else "the body"
-        detail = description if issue["type"] in UNKNOWN_KEYS else f"{name}: {description}"
+        last = path[-2:] if path and path[-1].isdecimal() else path[-1:]  # the number of an entry alone says nothing
+        name = f"{location} parameter {'.'.join(path)}" if location != "body" else ".".join(last) or "the body"
+        detail = ("" if issue["type"] in UNKNOWN_KEYS else f"{name}: ") + describe_issue(Request(exchange.scope), issue)
         code = Code.BAD_OPTION if path[:1] == ["options"] else Code.BAD_REQUEST
         if not problems and issue["type"] == "missing" and location != "body":
             remedy = missing_parameter_remedy(Request(exchange.scope), path[-1])

@@ -137,3 +137,10 @@ def test_a_key_without_its_scheme_is_told_what_is_missing(anonymous: Gateway) ->
 
 def test_the_type_of_a_problem_names_its_code(anonymous: Gateway) -> None:
     assert anonymous.get("/v1/nothing").json()["type"] == page_of_code("not_found")
+
+
+def test_a_wrong_entry_of_a_list_is_named_with_its_list(gateway: Gateway) -> None:
+    answer = gateway.request("POST", "/v1/keys", json={"name": "k", "rights": ["read", "write"]})
+    details = problem(answer, 400, "bad_request")
+    assert details["detail"].startswith("rights.1: must be 'ingest', ")
+    assert [one["pointer"] for one in details["errors"]] == ["/rights/1"]
