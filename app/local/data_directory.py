@@ -99,7 +99,7 @@ class DataDirectory:
         return Misconfigured(
             Code.BAD_SETTING,
             f"the data directory {self.path} cannot be used: {why}",
-            remedy="Give a --data-dir that this user can create and write.",
+            remedy="Give a --data-dir (or --directory of the emulator) that this user can create and write.",
         )
 
 
