@@ -34,7 +34,7 @@ from mirrorgate.errors import Code, MirrorgateError, RejectedInput
 from mirrorgate.http import GatewayClient, RejectedByGateway
 from mirrorgate.loads import Load, TableRegistration
 from mirrorgate.parameters import WAIT_SECONDS, Stage
-from mirrorgate.producer import ChangeRequest, NumberedRequests, Patience, RequestNames, RequestSender, opened_numbers
+from mirrorgate.producer import ChangeRequest, Patience, RequestNames, RequestSender, opened_numbers
 from mirrorgate.retrying import is_final
 from mirrorgate.stages import wait_until
 from mirrorgate.writer.core import Receipt
@@ -106,6 +106,10 @@ def mirror(
     if wait not in (None, *Stage):
         detail = f"`wait` is neither None nor one of {', '.join(Stage)}"
         raise RejectedInput(Code.BAD_REQUEST, detail, remedy="Give the name of a stage.")
+    if resume == "":
+        raise RejectedInput(
+            Code.BAD_REQUEST, "`resume` is empty", remedy="Give a name for exactly these rows, or None."
+        )
     rows = _opened(data)
     if full and not rows.schema.names:  # such as a generator that was read before
         remedy = "To delete all rows, pass a DataFrame without rows that has the columns of the table."
@@ -141,11 +145,15 @@ class _Run:
         if full:
             yield from self._loaded(rows, resume, parameters)
             return
-        numbers = None if resume is None else opened_numbers(self.client, resume, self.patience)
-        done = _durable_rows(numbers)
+        numbers = None if resume is None else opened_numbers(self.client, self._named(resume), self.patience)
+        done = int(numbers.position or 0) if numbers is not None else 0
         yield [], done
         sender = RequestSender(self.client, numbers or _KeyedPieces(uuid4().hex), self.patience)
         yield from self._posted(sender, rows, done, parameters)
+
+    def _named(self, resume: str) -> str:
+        """Return the id of the run of this name, which runs into other tables can have, too."""
+        return str(uuid5(NAMESPACE_URL, f"{self.table} {resume}"))
 
     def _loaded(
         self, rows: "_Rows", resume: str | None, parameters: Mapping[str, str]
@@ -155,7 +163,7 @@ class _Run:
         That is one whose rows are rejected, and one without a name. A run that has been completed under the same name
         sends nothing.
         """
-        load_id = str(uuid4() if resume is None else uuid5(NAMESPACE_URL, f"{self.table} {resume}"))
+        load_id = str(uuid4()) if resume is None else self._named(resume)
         try:
             load = Load.begin(self.client, self.table, "full", load_id=load_id, patience=self.patience)
         except RejectedByGateway as error:
@@ -220,17 +228,6 @@ class _KeyedPieces(RequestNames):
     def meaning_of(self, error: RejectedByGateway) -> MirrorgateError:
         """Return the rejection itself."""
         return error
-
-
-def _durable_rows(numbers: NumberedRequests | None) -> int:
-    """Return how many rows of a run are durable. Raises RejectedInput if the name is that of another program."""
-    position = None if numbers is None else numbers.position
-    if position is None:
-        return 0
-    if not position.isdecimal():
-        detail = f"the name {numbers.name if numbers else ''} is used by another producer"
-        raise RejectedInput(Code.PRODUCER_SHARED, detail, remedy="Give `resume` another name.")
-    return int(position)
 
 
 @dataclass(frozen=True, slots=True)
