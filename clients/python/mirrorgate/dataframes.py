@@ -373,9 +373,10 @@ def _batch_of(rows: Sequence[Any], start: int, schema: "pa.Schema | None") -> "p
                     raise pa.ArrowTypeError  # which is answered below, as what PyArrow finds is
                 column = column.cast(wanted)
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-            detail = f"the values of column {name} from row {start} to {start + len(rows) - 1} have no common type"
+            fits = "fit no single type of Arrow"
             if schema is not None:
-                detail += f" with those of the first {_ROWS_AT_ONCE:,} rows, {schema.field(name).type}"
+                fits = f"do not fit {schema.field(name).type}, their type in the first {_ROWS_AT_ONCE:,} rows"
+            detail = f"the values of column {name} in rows {start} to {start + len(rows) - 1} {fits}"
             raise RejectedInput(Code.BAD_VALUE, detail, remedy=_GIVE_TYPES) from error
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, [*names] if schema is None else None, schema)
