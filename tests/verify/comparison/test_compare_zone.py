@@ -335,3 +335,22 @@ def test_a_file_that_vanishes_does_not_end_the_comparison_of_other_tables(
     found = findings(zone, target)
     assert (found[0].table, found[0].code) == ("another", "against_not_compared")
     assert {one.table for one in found[1:]} == {NAME}
+
+
+def test_an_error_in_the_comparison_of_a_table_is_told_of_it_and_does_not_end_that_of_others(
+    zone: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(zone / NAME, zone / "another")
+    for name in (NAME, "another"):
+        write_deltalake(target / name, rows_of((1, "a", "1.00")))
+    read = compare_zone_module.read_metadata
+
+    def fail_once(zone: Any, table: Any) -> Any:
+        if str(table) == "another":
+            raise AssertionError("a value of a row")
+        return read(zone, table)
+
+    monkeypatch.setattr(compare_zone_module, "read_metadata", fail_once)
+    found = findings(zone, target)
+    assert (found[0].table, found[0].code, found[0].detail) == ("another", "check_failed", "comparison: AssertionError")
+    assert {one.table for one in found[1:]} == {NAME}

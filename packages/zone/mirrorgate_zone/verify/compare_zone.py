@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -37,7 +38,7 @@ from mirrorgate_zone.verify.change_events import (
     text_of,
     unique_name,
 )
-from mirrorgate_zone.verify.codes import Finding, FindingCode
+from mirrorgate_zone.verify.codes import Finding, FindingCode, guarded
 from mirrorgate_zone.verify.zone_fold import FoldedTable, ZoneFold
 
 CHUNK_ROWS: Final = 65_536
@@ -356,7 +357,8 @@ def compare_zone(
             remedy="Choose the table with --table, or give --against the folder that holds the Delta tables.",
         )
     for table in chosen:
-        yield from _TableAgainst(zone, table, target, show_values).findings(one)
+        compared = _TableAgainst(zone, table, target, show_values)
+        yield from guarded(partial(compared.findings, one), "comparison", table=str(table))
 
 
 def _open(target: MirrorTarget, uri: str) -> DeltaTable | None:
