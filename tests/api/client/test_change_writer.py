@@ -240,6 +240,15 @@ def test_a_restarted_program_continues_after_the_position(writers: Writers) -> N
     assert keys(writers.engine) == list(range(21))
 
 
+def test_a_function_writes_a_row_in_bytes_or_a_string(writers: Writers) -> None:
+    for encode in (lambda key: f'{{"id": {key}}}', lambda key: b'{"id":\n%d}' % key):
+        with writers.open(encode=encode) as writer:
+            writer.write(len(keys(writers.engine)))
+    with writers.open(encode=lambda key: None) as writer, pytest.raises(RejectedInput, match="not an object"):
+        writer.write(9)
+    assert keys(writers.engine) == [0, 1]
+
+
 def test_two_writers_of_one_producer_are_told_apart(writers: Writers) -> None:
     with (
         writers.open(producer="shop") as other,

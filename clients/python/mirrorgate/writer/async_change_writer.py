@@ -55,7 +55,7 @@ class WriterOptions(TypedDict, total=False):
     producer: str | None
     limits: BufferLimits | None
     give_up_after: float | None
-    encode: Callable[[Any], bytes]
+    encode: Callable[[Any], bytes | str]
     on_accepted: Callable[[Accepted], None] | None
     on_rejected: Callable[[RejectedRow], None] | None
     on_wait: OnWait | None

@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 from uuid import uuid4
 
 import msgspec
@@ -22,8 +22,6 @@ from mirrorgate.http import GatewayClient, RejectedByGateway
 from mirrorgate.producer import ChangeRequest, KeyedRequests, Patience, Producer, RequestSender, Stopped
 from mirrorgate.retrying import OnWait, is_final
 from mirrorgate.writer.core import Accepted, BufferLimits, Receipt, RejectedRow, WriterCore
-
-Encode: TypeAlias = Callable[[Any], bytes]
 
 _encoder: Final = msgspec.json.Encoder()
 _one_value: Final = msgspec.json.Decoder(msgspec.Raw)
@@ -124,7 +122,7 @@ class ChangeWriter(Generic[Row]):
         producer: str | None = None,
         limits: BufferLimits | None = None,
         give_up_after: float | None = GIVE_UP_AFTER_SECONDS,
-        encode: Callable[[Row], bytes] = encode_row,
+        encode: Callable[[Row], bytes | str] = encode_row,
         on_accepted: Callable[[Accepted], None] | None = None,
         on_rejected: Callable[[RejectedRow], None] | None = None,
         on_wait: OnWait | None = None,
@@ -139,7 +137,7 @@ class ChangeWriter(Generic[Row]):
           given to `write`, and a restarted program continues after it. One process at a time may use a name.
         - `limits`: when a request is sent, and how much may wait.
         - `give_up_after`: seconds to repeat a request while the gateway is unreachable or busy; None: for ever.
-        - `encode`: a function that writes a row as a JSON object.
+        - `encode`: a function that writes a row as a JSON object, in bytes or a string.
         - `on_accepted`: called with each durable request. `on_wait`: called before each pause, with its seconds and
           reason.
         - `on_rejected`: called with each rejected row, which is then left out. Without it the writer stops.
@@ -278,8 +276,8 @@ class ChangeWriter(Generic[Row]):
             raise RejectedInput(
                 Code.BAD_REQUEST, "this writer posts messages of a tool, not rows", remedy="Use `write_change`."
             )
-        body = self._encode(row)
-        return as_row(body if self._encode is encode_row else in_one_line(body), op)
+        body = encode_row(row) if self._encode is encode_row else encode_change(self._encode(row))
+        return as_row(body, op)
 
     def _wait_until_settled(self, *, also_later: bool = False) -> None:
         """Wait for the rows that were written by now, or `also_later`. Called with the lock, which a wait releases."""
