@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -174,3 +176,23 @@ def test_a_header_that_http_cannot_send_is_rejected_and_not_repeated(
     with pytest.raises(RejectedInput, match="Mirrorgate-Producer-Position") as error:
         client.post_changes("rows", b"{}", headers={"Mirrorgate-Producer-Position": value})  # type: ignore[dict-item]  # wrong on purpose
     assert error.value.code is Code.BAD_REQUEST
+
+
+def test_a_failed_tls_handshake_is_told_from_a_gateway_that_does_not_run() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer_in_plain_http() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+
+        thread = threading.Thread(target=answer_in_plain_http)
+        thread.start()
+        with (
+            GatewayClient(f"https://127.0.0.1:{server.getsockname()[1]}", "key") as client,
+            pytest.raises(TemporarilyUnavailable, match="no TLS connection") as error,
+        ):
+            client.get("/v1/tables")
+        thread.join()
+    assert "SSL_CERT_FILE" in error.value.remedy

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -224,11 +225,26 @@ def translated_errors(url: str) -> Iterator[None]:
     except _CONNECTION_BROKEN as error:
         raise AnswerLost(Code.NOT_READY, f"the connection to the gateway at {url} broke before it answered") from error
     except httpx.TransportError as error:
+        if (reason := _tls_fault(error)) is not None:
+            raise TemporarilyUnavailable(
+                Code.NOT_READY,
+                f"no TLS connection to the gateway at {url}: {reason}",
+                remedy="Check that the port serves https://, and that its certificate is for this host and trusted "
+                "here. SSL_CERT_FILE names the file of a private authority.",
+            ) from error
         raise TemporarilyUnavailable(
             Code.NOT_READY,
             f"no gateway answers at {url}",
             remedy="Start one with `mirrorgate up`, or give the address of one with --url or MIRRORGATE_URL.",
         ) from error
+
+
+def _tls_fault(error: BaseException | None) -> str | None:
+    """Return why a TLS handshake failed; None for another error."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    verified = getattr(error, "verify_message", None)
+    return None if error is None else verified or (error.reason or "it ended").lower().replace("_", " ")
 
 
 def checked(answer: httpx.Response) -> httpx.Response:
