@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -98,8 +99,8 @@ _FOLLOWS: Final = re.compile(
     r"|[A-Za-z_][\w.$]*(Error|Exception)\b"
 )
 _LEVELS: Final = {"WARN": "warning", "ERROR": "error", "FATAL": "critical"}
-_HARMLESS: Final = re.compile(r"daemon failed to flush.*BrokenPipeError", re.DOTALL)
-"""A Python worker whose job was over before it answered; nothing is lost."""
+_HARMLESS: Final = re.compile(r"(daemon failed to flush|in worker\n\s*outfile\.flush\(\)).*BrokenPipeError", re.DOTALL)
+"""A Python worker whose job was over before it answered, or whose Spark stops; nothing is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +219,9 @@ def running_spark(
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"mirrorgate {job}")
     with ExitStack() as stack:
+        # An interrupt waits for this thread: a JVM whose launch is broken off lives on, and py4j logs a broken call.
+        # Spark sets its own handler of SIGINT in the main thread only.
+        thread = stack.enter_context(ThreadPoolExecutor(1, "spark-start"))
         if "PYSPARK_GATEWAY_PORT" not in os.environ:  # set if spark-submit has started the JVM
             options = spark_options(settings.spark_master, job)
             if _is_on_this_machine(settings.spark_master):
@@ -225,18 +229,22 @@ def running_spark(
                 options |= _kept_in(folder)
             for name, value in options.items():
                 builder = builder.config(name, value)
-            _launch_jvm(options, settings.spark_master)
+            thread.submit(_launch_jvm, options, settings.spark_master).result()
         if settings.spark_master:
             builder = builder.master(settings.spark_master)
-        spark: SparkSession = builder.getOrCreate()
+        spark: SparkSession = thread.submit(builder.getOrCreate).result()
         stack.callback(_stop, spark)
         _log_lost_connections(spark)
         spark.sparkContext.setLogLevel("ERROR")
         if not is_one_process(spark.sparkContext.master):
             stack.enter_context((executors or ExecutorWatch()).watching(spark))
-        parallelism = spark.sparkContext.defaultParallelism
-        spark.sparkContext.parallelize(range(parallelism), parallelism).mapPartitions(iter).collect()
+        thread.submit(_start_workers, spark.sparkContext).result()
         yield spark
+
+
+def _start_workers(spark: SparkContext) -> None:
+    parallelism = spark.defaultParallelism
+    spark.parallelize(range(parallelism), parallelism).mapPartitions(iter).collect()
 
 
 def _launch_jvm(options: Mapping[str, str], master: str | None) -> None:

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
 from spark_jobs.spark.session import JvmMessage, JvmOutput, records
+from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until
 
 PRINTED = """\
@@ -42,6 +43,34 @@ def test_each_record_is_one_with_its_stack_trace() -> None:
         ("warning", None, 'Exception in thread "Thread-3"'),
     ]
     assert found[3].text.endswith("... 30 more")
+
+
+MANAGER = """\
+Traceback (most recent call last):
+  File "pyspark/daemon.py", line 2, in manager
+    code = worker(sock, authenticated)
+  File "pyspark/daemon.py", line 1, in worker
+    outfile.flush()
+BrokenPipeError: [Errno 32] Broken pipe
+"""
+
+
+def test_a_worker_that_cannot_answer_a_spark_that_stops_is_no_warning() -> None:
+    assert [record.level for record in records(MANAGER.splitlines())] == ["debug"]
+
+
+PROGRAM = """
+import signal
+from app.settings import Settings
+from spark_jobs.spark.session import running_spark
+with running_spark(Settings(spark_master="local[1]")):
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+"""
+
+
+def test_spark_leaves_ctrl_c_to_the_process_that_starts_it() -> None:
+    found = subprocess.run([sys.executable, "-c", PROGRAM], cwd=REPOSITORY, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
 
 
 def test_the_pipe_is_read_to_its_end_in_whatever_pieces_it_comes() -> None:
