@@ -217,7 +217,7 @@ def _keep_running(
                 one.has_served = one.serves = True
             on_ready()
         waits = [wait for one in supervised if (wait := one.seconds_to_start()) is not None]
-        if signals.asks_to_stop(signals.wait(min(waits, default=_POLL_SECONDS if ready else _READY_POLL_SECONDS))):
+        if signals.asks_to_stop(signals.wait(min([*waits, _POLL_SECONDS if ready else _READY_POLL_SECONDS]))):
             return
 
 
