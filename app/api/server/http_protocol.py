@@ -278,7 +278,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes, and reject a head that is too large before its end arrives."""
-        # Also read while the connection lingers: a proxy that gets a reset while it sends answers 502 instead.
+        # Dropped after it was read: a proxy that gets a reset while it sends answers 502 instead.
         if self.transport.is_lingering or self._rejection is not None:
             return
         self._bytes_outside_bodies += len(data)

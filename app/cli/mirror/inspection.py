@@ -233,10 +233,8 @@ def health(
 
         with working("measuring columns", steps=len(examined), quiet=as_json) as advance:
             for name in [one.table for one in examined]:
-                work = partial(
-                    measure_columns, target, name, partial(_show_progress, advance, name, "columns"), memory=memory
-                )
-                costs[name] = work()
+                show = partial(_show_progress, advance, name, "columns")
+                costs[name] = measure_columns(target, name, show, memory=memory)
                 advance(name, done=1)
     if as_json:
         listed = [
