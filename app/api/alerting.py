@@ -46,8 +46,9 @@ class Webhook:
 
     def send(self, message: dict[str, object]) -> None:
         """POST a message. Raises TemporarilyUnavailable `alert_not_sent` for anything but an answer of 2xx."""
-        text = {"text": str(message["text"])[:4_096]}
-        body = msgspec.json.encode(text if self._is_google_chat else message)
+        if self._is_google_chat:
+            message = {"text": str(message["text"])[:4_096]}
+        body = msgspec.json.encode(message)
         headers = {"Content-Type": "application/json"}
         if self._secret is not None:
             headers["X-Signature"] = f"sha256={hmac.new(self._secret.encode(), body, hashlib.sha256).hexdigest()}"

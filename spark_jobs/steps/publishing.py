@@ -154,11 +154,14 @@ class Publishing:
                     self.context.claimed_zone.require()
                     make_visible(self.context.zone, tables[table_id].name, file)
                     visible.append(file)
-        _for_all_or_each(lambda some: self.record({file.planned: file.epoch for file in some}), visible, failures)
+        _for_all_or_each(self._record, visible, failures)
 
     def _register_builds(self, files: Sequence[BuiltFile]) -> set[TableId]:
         with translated_errors(), self.context.engine.begin() as connection:
             return register_builds(connection, files)
+
+    def _record(self, files: Sequence[BuiltFile]) -> None:
+        self.record({file.planned: file.epoch for file in files})
 
 
 def _for_all_or_each(
