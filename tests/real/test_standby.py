@@ -20,8 +20,8 @@ from demo.landing_reader import table_folder
 from mirrorgate import BufferLimits, ChangeWriter, GatewayClient
 from mirrorgate.errors import Code
 from mirrorgate.producer import ProducerConflict
-from spark_jobs.drain import keep_lease
 from spark_jobs.drain_cycle import DrainCycle
+from spark_jobs.drain_process import keep_lease
 from tests.api.calls import ADMIN_KEY
 from tests.model.gateway import Gateway
 from tests.real.debezium import by_id, landed

@@ -22,7 +22,7 @@ from app.staging.loads import begin_load
 from mirrorgate.errors import Code, Misconfigured
 from mirrorgate.parameters import LoadMode
 from spark_jobs import drain_loop
-from spark_jobs.drain import renew, view_of
+from spark_jobs.drain_process import renew, view_of
 from spark_jobs.spark.health import SparkPing
 from tests.spark.conftest import NewWorker, drain
 from tests.support.expositions import check_recorded

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from app.domain.model.table import TableId
-from spark_jobs.drain import pace_of
 from spark_jobs.drain_loop import DrainLoop
+from spark_jobs.drain_process import pace_of
 from tests.spark.conftest import NewWorker
 from tests.support.waiting import wait_until
 

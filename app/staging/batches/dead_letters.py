@@ -27,7 +27,6 @@ from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.staging.batches.batch import LetterReplay, Receipt, StagingRequest, TableLetters
 from app.staging.connection.page_turn import Turn, read_turn
-from app.staging.tables.events import record_event
 from mirrorgate.errors import Code, Problem, RejectedInput
 
 INSERT_LETTER = sa.text("""
@@ -173,11 +172,14 @@ def insert_letters(connection: sa.Connection, entries: Sequence[tuple[TableLette
         connection.execute(INSERT_LETTER, rows)
 
 
-def mark_replayed(connection: sa.Connection, table: Table, replay: LetterReplay, sequence: BatchSequence) -> None:
-    """Settle a locked dead letter as replayed by a batch; dying before COMMIT leaves it waiting."""
-    settled = {"letter_id": replay.letter_id, "corrected": replay.corrected, "sequence": sequence}
-    connection.execute(MARK_REPLAYED, settled | {"principal": replay.principal})
-    record_event(connection, table, replay.principal, "dead letter replayed", details=settled)
+def mark_replayed(connection: sa.Connection, settled: Sequence[tuple[LetterReplay, BatchSequence]]) -> None:
+    """Settle locked dead letters as replayed, each by its batch; dying before COMMIT leaves them waiting."""
+    rows = [
+        {"letter_id": one.letter_id, "principal": one.principal, "corrected": one.corrected, "sequence": sequence}
+        for one, sequence in settled
+    ]
+    if rows:
+        connection.execute(MARK_REPLAYED, rows)
 
 
 def discard_letters(
@@ -270,7 +272,7 @@ class DeadLetterTransaction:
     _locked: dict[int, LockedLetter] = field(default_factory=dict)
     """The dead letters that requests replay, without those that this transaction has settled."""
     _new: list[tuple[TableLetters, RequestIdentity | None]] = field(default_factory=list)
-    _replayed: list[tuple[Table, LetterReplay, BatchSequence]] = field(default_factory=list)
+    _replayed: list[tuple[LetterReplay, BatchSequence]] = field(default_factory=list)
 
     def lock(self, connection: sa.Connection) -> None:
         """Read, under the tables' locks, what the requests depend on, and lock the dead letters that they replay."""
@@ -297,14 +299,13 @@ class DeadLetterTransaction:
             self._new.append((entry, request.identity))
         if request.replay is not None:
             [receipt] = receipts
-            self._replayed.append((request.batches[0].table, request.replay, receipt.sequence))
+            self._replayed.append((request.replay, receipt.sequence))
             del self._locked[request.replay.letter_id]
 
     def store(self, connection: sa.Connection) -> None:
         """Write the new dead letters and settle the replayed ones; dying before COMMIT leaves everything as it was."""
         insert_letters(connection, self._new)
-        for replayed in self._replayed:
-            mark_replayed(connection, *replayed)
+        mark_replayed(connection, self._replayed)
 
     def _with(self, entry: TableLetters) -> tuple[int, int]:
         letters, size = self._waiting.get(entry.table.table_id, (0, 0))

@@ -22,7 +22,7 @@ from app.landing.landed_state import CONSUMED_FOLDERS
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
 from mirrorgate.errors import MirrorgateError
-from spark_jobs.drain import keep_lease
+from spark_jobs.drain_process import keep_lease
 from tests.chaos.checks.oracle import Result, Violation
 from tests.support.gateway_parts import current, file_numbers, registered, stage_keys, state_reason
 from tests.support.postgres import sql

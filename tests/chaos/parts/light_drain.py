@@ -21,8 +21,8 @@ from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.zone import LandingZone
 from mirrorgate.errors import MirrorgateError
 from spark_jobs import drain_loop, scheduling
-from spark_jobs.drain import keep_lease
 from spark_jobs.drain_loop import DrainLoop
+from spark_jobs.drain_process import keep_lease
 from tests.chaos.faults.failpoints import failpoints
 from tests.chaos.faults.faulty_zone import FaultyZone, Troubles
 from tests.support.small_drain import builds_in_process, open_small_cycle

@@ -21,8 +21,8 @@ from app.staging.connection.database import installation_id
 from mirrorgate.errors import Code, Misconfigured
 from spark_jobs import drain as drains
 from spark_jobs.build_files import MIN_LOCAL_JOB_BYTES
-from spark_jobs.drain import run_drain
 from spark_jobs.drain_cycle import DrainCycle
+from spark_jobs.drain_process import run_drain
 from tests.support.gateway_parts import landed_keys, registered, stage_keys
 from tests.support.samples.schemas import ID
 

@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 from app.staging.ledger.leases import renew_lease
 from spark_jobs import drain_cycle
 from spark_jobs.build_files import FileBuilder
-from spark_jobs.drain import keep_lease
 from spark_jobs.drain_loop import DrainLoop
+from spark_jobs.drain_process import keep_lease
 from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
 from tests.support.postgres import sql
