@@ -62,23 +62,30 @@ def test_the_file_for_spark_submit_is_printed() -> None:
     assert RUNNER.invoke(app, ["drain", "--print-path"]).output.strip() == str(REPOSITORY / "spark_jobs" / "drain.py")
 
 
-@pytest.mark.parametrize("module", ["app.cli.main", "app.local.up"])
-def test_ctrl_c_while_the_program_imports_shows_no_traceback(module: str) -> None:
-    """The real entry point of `mirrorgate up`, interrupted when it imports this module."""
-    program = f"""
-import os, signal, sys
+@pytest.mark.parametrize(
+    ("program", "module", "end"),
+    [
+        ("mirrorgate.cli", "app.cli.main", (130, "", "stopped\n")),
+        ("mirrorgate.cli", "app.local.up", (130, "", "stopped\n")),
+        ("spark_jobs.drain", "app.checks.preflight", (-signal.SIGINT, "", "")),
+        ("spark_jobs.mirror", "pyspark", (-signal.SIGINT, "", "")),
+    ],
+)
+def test_ctrl_c_while_a_program_imports_shows_no_traceback(program: str, module: str, end: object) -> None:
+    """The real entry point, interrupted when it imports this module."""
+    script = f"""
+import os, runpy, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 class Interrupts:
     def find_spec(self, name, path=None, target=None):
         if name == {module!r}:
             os.kill(os.getpid(), {signal.SIGINT.value})
 sys.meta_path.insert(0, Interrupts())
-sys.argv = ["mirrorgate", "up", "--data-dir", "/nowhere/at/all"]
-from mirrorgate.cli.__main__ import main
-main()
+sys.argv = [{program!r}, "up", "--data-dir", "/nowhere/at/all"]
+runpy.run_module({program!r}, run_name="__main__")
 """
-    ran = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "stopped\n")
+    ran = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stdout, ran.stderr) == end
 
 
 def test_the_installed_program_is_the_one_that_survives_ctrl_c() -> None:
