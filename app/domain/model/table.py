@@ -34,8 +34,13 @@ class DropPlan:
     schema: TableSchema | None = None
     options: TableOptions | None = None
     new_name: TableName | None = None
-    stays_paused: bool = False
-    """True if the table was paused before its rebuild; the rebuild then pauses it again."""
+    stays_paused: bool = field(default=False, compare=False)
+    """True if the table was paused when the drop began."""
+
+    @property
+    def next_state(self) -> "TableState":
+        """Return the state in which the next generation begins."""
+        return TableState.PAUSED if self.stays_paused else TableState.ACTIVE
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as it is stored."""

@@ -139,6 +139,7 @@ def begin_drop(
         reserved = {**keys, "folded_name": plan.new_name.folded}
         if taken or connection.execute(RESERVE_NAME, reserved).rowcount == 0:
             raise RejectedInput(Code.BAD_NAME, f"the name {plan.new_name} is taken")
+    plan = replace(plan, stays_paused=table.state is TableState.PAUSED)
     connection.execute(BEGIN_DROP, {**keys, "plan": json.dumps(plan.to_json())})
     connection.execute(END_EPOCH, keys)
     record_event(connection, table, actor, plan.action, details=plan.to_json())
@@ -295,11 +296,11 @@ END_TABLE = sa.text("""
 
 BEGIN_GENERATION = sa.text("""
     UPDATE mirrorgate.tables
-    SET state = 'active', state_reason = NULL, drop_plan = NULL, folder_gone_at = NULL, generation = :generation,
+    SET state = :state, state_reason = NULL, drop_plan = NULL, folder_gone_at = NULL, generation = :generation,
         schema_version = 1, name = :name, folded_name = :folded_name, options = CAST(:options AS jsonb),
         column_stays = CAST(:stays AS jsonb), arcion_catalog = NULL, revision = revision + 1
     WHERE table_id = :table_id""")
-"""Make a table active in its next generation, under its old or new name."""
+"""Begin a table's next generation, under its old or new name."""
 
 SET_COLUMN_STAYS = sa.text("""
     UPDATE mirrorgate.tables SET column_stays = CAST(:stays AS jsonb), revision = revision + 1
@@ -378,8 +379,7 @@ def _finish_rebuild(connection: sa.Connection, table: Table, plan: DropPlan) -> 
     Nothing was discarded: the row images had every accepted change.
     """
     ended = former_generation(table)
-    state = TableState.PAUSED if plan.stays_paused else TableState.ACTIVE
-    keys = {"table_id": table.table_id, "generation": table.generation, "state": state}
+    keys = {"table_id": table.table_id, "generation": table.generation, "state": plan.next_state}
     rows = connection.execute(END_REBUILDING, keys).scalar_one()
     finished = FinishedDrop(ended.generation, 0, 0, rows)
     record_event(connection, ended, "drain", COMPLETIONS[DropAction.REBUILD], details=asdict(finished))
@@ -398,6 +398,7 @@ def _begin_generation(connection: sa.Connection, table: Table, plan: DropPlan, *
         "name": str(name),
         "folded_name": name.folded,
         "generation": generation,
+        "state": plan.next_state,
         "options": json.dumps(options.to_stored()),
         "stays": json.dumps({} if plan.schema else dict.fromkeys(left)),
     }

@@ -181,6 +181,17 @@ def test_pausing_stops_publishing_only_and_resuming_ends_it(engine: sa.Engine, t
     assert actions(engine) == ["pause", "resume"]
 
 
+@pytest.mark.parametrize("plan", [RECREATE, DropPlan(DropAction.RENAME, new_name=TableName.parse("other"))])
+def test_a_paused_table_stays_paused_in_its_next_generation(engine: sa.Engine, table: Table, plan: DropPlan) -> None:
+    sql.call(engine, ACTS["pause"], ONE)
+    begun = begin(engine, plan)
+    assert begin(engine, plan) == begun
+    finished_drop(engine, begun)
+    name = plan.new_name or T
+    assert current(engine, str(name)).state is TableState.PAUSED
+    assert sql.call(engine, set_publishing, name, Generation(2), TableState.ACTIVE, "x").state is TableState.ACTIVE
+
+
 def test_only_a_quarantined_table_is_released_and_it_is_kept_who_and_why(engine: sa.Engine, table: Table) -> None:
     with rejected(Code.WRONG_TABLE_STATE):
         sql.call(engine, ACTS["release"], ONE)
