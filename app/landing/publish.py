@@ -20,7 +20,7 @@ import msgspec
 from app.domain.model.landing_file import BuiltFile, file_name
 from app.domain.model.names import TableName
 from app.domain.model.table import Epoch, FileNumber, Generation, Table, TableId
-from app.landing.landed_state import MARKER, FolderMarker, is_landed, read_marker, require_marker
+from app.landing.landed_state import MARKER, FolderMarker, is_landed, marker_mismatch, read_marker, require_marker
 from app.landing.zone import FolderRenameUnsupported, LandingZone, PathKind, RenameOutcome
 from mirrorgate.errors import Code, InvariantBroken
 
@@ -108,7 +108,9 @@ def remove_table_folder(
     etag = zone.etag(folder)
     marker = read_marker(zone, folder)
     generation = table.generation if isinstance(marker, str) else Generation(marker.generation)
-    require_marker(zone, replace(table, generation=generation), installation_id)
+    mismatch = marker_mismatch(zone, replace(table, generation=generation), installation_id)
+    if mismatch is not None:
+        raise InvariantBroken(Code.LANDING_FOLDER_LOST, f"{mismatch}; move or delete it, and the drop goes on")
     check_epoch()
     zone.remove_folder(folder, scratch.path("dropped"), etag)
     if zone.kind(folder) is not PathKind.ABSENT:
