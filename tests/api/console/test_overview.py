@@ -4,9 +4,9 @@ import re
 
 import sqlalchemy as sa
 
-from tests.api.calls import Gateway
+from tests.api.calls import Gateway, own_gateway
 from tests.api.console.conftest import SignIn
-from tests.api.console.plain_browser import Browser
+from tests.api.console.plain_browser import Browser, signed_in
 from tests.support.postgres import sql
 
 HOSTILE = "landing_folder_lost: <script>alert(1)</script>\"'><img src=x onerror=alert(2)> `<b>x</b>`"
@@ -49,6 +49,12 @@ def test_a_key_sees_and_adds_up_its_own_tables_only(gateway: Gateway, sign_in: S
     assert "hr.people" not in page
     assert '<dt>Accepted</dt><dd><span class="number" title="2">2</span>' in page
     assert "/console/keys" not in page
+
+
+def test_a_landing_zone_that_this_process_cannot_look_at_takes_nothing_from_the_page(api_database: str) -> None:
+    zone = f"/tmp/{'a' * 300}"  # the system rejects the name, as it does a folder of another user or a lost mount
+    with own_gateway(api_database, landing_zone=zone) as own, signed_in(own.address) as browser:
+        assert "Needs attention first" in browser.page("/console")
 
 
 def test_the_plots_say_their_values_without_a_script(browser: Browser) -> None:
