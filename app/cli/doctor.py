@@ -68,6 +68,7 @@ def doctor(
 
 def findings_grid(findings: list[Finding]) -> "Grid":
     """Lay out findings for people, each remedy below its problem."""
+    from rich.markup import escape
     from rich.table import Table as Grid
 
     grid = Grid(box=None, header_style="bold")
@@ -76,14 +77,10 @@ def findings_grid(findings: list[Finding]) -> "Grid":
     grid.add_column("detail", overflow="fold")
     for finding in findings:
         style = _STYLES[finding.outcome]
-        grid.add_row(finding.check, f"[{style}]{finding.outcome}[/{style}]", _plain(finding.detail))
+        grid.add_row(finding.check, f"[{style}]{finding.outcome}[/{style}]", escape(finding.detail))
         if finding.remedy:
-            grid.add_row("", "", _plain(f"-> {finding.remedy}"))
+            grid.add_row("", "", escape(f"-> {finding.remedy}"))
     return grid
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", r"\[")
 
 
 def _spark_findings(settings: "Settings", data_dir: Path) -> list[Finding]:

@@ -175,10 +175,10 @@ def test_unsafe_is_rejected_unless_allowed_and_then_said_loudly() -> None:
 
 def test_people_see_the_remedy_below_what_is_wrong() -> None:
     console = Console(file=io.StringIO(), width=100)
-    console.print(findings_grid([Finding("zone_write", Outcome.UNSAFE, "[Errno 28] no space", "make [room]")]))
+    console.print(findings_grid([Finding("zone_write", Outcome.UNSAFE, "[Errno 28] no space", "make \\[/room]")]))
     assert isinstance(console.file, io.StringIO)
     lines = [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
-    assert lines == ["check outcome detail", "zone_write unsafe [Errno 28] no space", "-> make [room]"]
+    assert lines == ["check outcome detail", "zone_write unsafe [Errno 28] no space", "-> make \\[/room]"]
 
 
 def test_the_private_postgres_of_a_data_directory_is_found_while_it_runs(tmp_path: Path) -> None:
