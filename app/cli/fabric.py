@@ -486,10 +486,13 @@ def export(
         target = item / path
         if not target.resolve().is_relative_to(item.resolve()):
             raise Misconfigured(Code.FABRIC_REJECTED, "a file of the definition lies outside the item's folder")
-        if not target.is_file() or target.read_bytes() != content:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
-            written.append(path)
+        try:
+            if not target.is_file() or target.read_bytes() != content:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content)
+                written.append(path)
+        except OSError as error:
+            raise typer.BadParameter(f"{target} cannot be written: {error.strerror}", param_hint="--to") from None
     if as_json:
         print_json({"folder": str(item), "files": sorted(files), "written": written})
         return
