@@ -59,6 +59,7 @@ _CARRIED: Final = (
 """Variables without secrets that the gateway needs as this command does."""
 _LANDING_ZONE: Final = "MIRRORGATE_LANDING_ZONE"
 _DATABASE: Final = "MIRRORGATE_FABRIC_DATABASE"
+_OF_DATABASE: Final = (_LANDING_ZONE, "MIRRORGATE_FABRIC_WORKSPACE", _DATABASE, "MIRRORGATE_FABRIC_START")
 _STYLES: Final = {Outcome.OK: "green", Outcome.WARNING: "yellow", Outcome.UNSAFE: "red"}
 _STARTS: Final = (
     "Mirroring has not started. Fabric wants folders and files first, so the gateway starts it, at most a minute after "
@@ -290,12 +291,8 @@ def _write_settings(data_dir: Path, made: "MirroredDatabase", *, starts: bool, w
 
     names = (*_CARRIED, _SECRET) if with_secret else _CARRIED
     variables = {name: value for name in names if (value := os.environ.get(name))}
-    variables |= {
-        _LANDING_ZONE: made.landing_zone,
-        "MIRRORGATE_FABRIC_WORKSPACE": made.workspace_id,
-        _DATABASE: made.id,
-        "MIRRORGATE_FABRIC_START": str(starts).lower(),
-    }
+    named = (made.landing_zone, made.workspace_id, made.id, str(starts).lower())
+    variables |= dict(zip(_OF_DATABASE, named, strict=True))
     is_changed = write_settings_file(data_dir, variables)
     return f"{data_dir / SETTINGS_FILE} " + ("was written" if is_changed else "is up to date")
 
@@ -310,9 +307,10 @@ def _overridden(made: "MirroredDatabase") -> Finding | None:
 
 def _require_unused(settings: "Settings", data_dir: Path) -> None:
     """Raise Misconfigured for a data directory whose gateway was not made by this command: it publishes elsewhere."""
-    from app.local.data_directory import SETTINGS_FILE
+    from app.local.data_directory import read_settings_file
 
-    if settings.database_url is None and (data_dir / "postgres").is_dir() and not (data_dir / SETTINGS_FILE).exists():
+    is_used = settings.database_url is None and (data_dir / "postgres").is_dir()
+    if is_used and _LANDING_ZONE not in read_settings_file(data_dir):
         raise _used(data_dir, "has a gateway that publishes into another landing zone")
 
 
@@ -445,7 +443,7 @@ def delete(
         mirrorgate fabric delete --workspace "Sales" --database orders
     """
     settings = fabric_settings("delete", workspace, database, data_dir)
-    from app.local.data_directory import SETTINGS_FILE, read_settings_file
+    from app.local.data_directory import SETTINGS_FILE, read_settings_file, write_settings_file
     from app.local.embedded import running_url
 
     folder = fabric_data_dir(data_dir)
@@ -462,7 +460,9 @@ def delete(
             _confirm(found, client.workspace().name)
         client.delete()
     if is_ours:
-        (folder / SETTINGS_FILE).unlink()
+        write_settings_file(folder, dict.fromkeys((*_CARRIED, _SECRET, *_OF_DATABASE)))
+        if not read_settings_file(folder):
+            (folder / SETTINGS_FILE).unlink()
     if as_json:
         print_json({"id": found.id, "name": found.name, "deleted": True})
         return

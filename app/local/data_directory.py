@@ -138,13 +138,13 @@ def read_settings_file(data_dir: Path) -> dict[str, str]:
     return variables
 
 
-def write_settings_file(data_dir: Path, variables: Mapping[str, str]) -> bool:
-    """Add variables to the data directory's settings file, mode 0600, and keep its others; return whether it changed.
+def write_settings_file(data_dir: Path, variables: Mapping[str, str | None]) -> bool:
+    """Set variables in the data directory's settings file, mode 0600, and keep its others; return whether it changed.
 
-    A process that dies inside leaves the former file. Raise Misconfigured.
+    None removes a variable. A process that dies inside leaves the former file. Raise Misconfigured.
     """
     before = read_settings_file(data_dir)
-    after = {**before, **variables}
+    after = {name: value for name, value in {**before, **variables}.items() if value is not None}
     if after == before:
         return False
     text = _HEADER + "".join(f"{name}={shlex.quote(value)}\n" for name, value in sorted(after.items()))

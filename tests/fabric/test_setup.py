@@ -241,6 +241,19 @@ def test_delete_asks_for_the_name_and_deletes_what_init_has_made(here: Terminal,
     assert not FILE.exists()
 
 
+def test_delete_keeps_the_variables_that_somebody_added_and_the_folder_for_no_other_database(
+    here: Terminal, fabric: Fabric
+) -> None:
+    init(here)
+    write_settings_file(DATA, {"MIRRORGATE_PORT": "8500"})
+    (DATA / "postgres").mkdir()
+    assert here.run("delete", "--yes")[0] == 0
+    assert read_settings_file(DATA) == {"MIRRORGATE_PORT": "8500"}
+    status, _, errors = init(here)
+    assert (status, "landing_zone_changed" in errors) == (1, True)
+    assert not fabric.service.databases
+
+
 def test_delete_of_another_database_keeps_the_file_of_init(here: Terminal, fabric: Fabric) -> None:
     init(here)
     other = fabric.service.add("other")
