@@ -141,6 +141,13 @@ def test_a_lost_answer_to_create_makes_one_database(fabric: Fabric, open_client:
     assert len(fabric.service.databases) == 1
 
 
+def test_a_lost_answer_to_delete_is_no_error(fabric: Fabric, open_client: OpenClient) -> None:
+    fabric.service.plan(fabric.service.add("orders").id, Answer(200, {}, lost=True))
+    with open_client() as client:
+        client.delete()
+    assert not fabric.service.databases
+
+
 def test_a_long_running_operation_is_followed_with_progress(
     fabric: Fabric, open_client: OpenClient, clock: FastClock
 ) -> None:
