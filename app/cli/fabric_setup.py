@@ -10,7 +10,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -449,7 +449,7 @@ def delete(
     folder = fabric_data_dir(data_dir)
     with opened(settings) as client:
         found = client.database()
-        is_ours = _names(read_settings_file(folder), found)
+        is_ours = read_settings_file(folder).get(_DATABASE, "").casefold() == found.id.casefold()
         if is_ours and running_url(folder) is not None:
             raise Misconfigured(
                 Code.ALREADY_RUNNING,
@@ -471,10 +471,6 @@ def delete(
         say(
             f"delete the folder {folder} too, unless you need what it has staged; another database needs another folder"
         )
-
-
-def _names(variables: Mapping[str, str], database: "MirroredDatabase") -> bool:
-    return variables.get(_DATABASE, "").casefold() == database.id.casefold()
 
 
 def _confirm(database: "MirroredDatabase", workspace: str) -> None:

@@ -90,7 +90,7 @@ def names_in_address(landing_zone: str) -> tuple[str, str] | None:
 
     The landing zone itself is checked where it is opened; this reads no more than both names.
     """
-    parts = urlsplit(landing_zone)
+    parts = urlsplit(landing_zone.replace("[", "%5B").replace("]", "%5D"))  # a bare one ends in ValueError
     path = [unquote(part) for part in parts.path.split("/") if part]
     if "onelake" not in (parts.hostname or ""):
         return None

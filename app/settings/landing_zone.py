@@ -6,11 +6,13 @@ database reads the landing zone, and where it is asked for its state.
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, Field
 
 from mirrorgate.errors import Code, Misconfigured
+
+_HTTPS_HOST: Final = r"^https://([\w.-]+|\[[\da-fA-F:.]+\])(:\d{1,5})?$"
 
 
 class FabricSettings(BaseModel, use_attribute_docstrings=True):
@@ -21,7 +23,7 @@ class FabricSettings(BaseModel, use_attribute_docstrings=True):
     in OneLake."""
     fabric_database: Annotated[str | None, Field(min_length=1)] = None
     """Name or id of the mirrored database. Unset: the one in the landing zone's address, if that is in OneLake."""
-    fabric_api: Annotated[str, Field(pattern="^https://[^/@?#]+$")] = "https://api.fabric.microsoft.com"
+    fabric_api: Annotated[str, Field(pattern=_HTTPS_HOST)] = "https://api.fabric.microsoft.com"
     """Address of Fabric's API: another one in a national cloud, or of a private link."""
     fabric_audience: Annotated[str, Field(pattern="^https://[^@?#]+$")] = "https://api.fabric.microsoft.com"
     """Audience of the tokens for Fabric's API. Another one in a national cloud only; `AZURE_AUTHORITY_HOST` then names
@@ -60,7 +62,7 @@ class LandingZoneSettings(BaseModel, use_attribute_docstrings=True):
     landing_zone: str | None = None
     """Landing zone of the drain: a folder, which is created if it is missing, or an address in OneLake or ADLS Gen2:
     `abfss://<workspace>@onelake.dfs.fabric.microsoft.com/<item>/Files/LandingZone`."""
-    storage_endpoint: Annotated[str | None, Field(pattern="^https://[^/@?#]+$")] = None
+    storage_endpoint: Annotated[str | None, Field(pattern=_HTTPS_HOST)] = None
     """`https://host:port` of a proxy or private endpoint for OneLake or ADLS Gen2. Unset: the host in the landing
     zone's address."""
     storage_api_version: str | None = None

@@ -1,5 +1,6 @@
 """Settings of logs, traces, alerts and the checks at the start."""
 
+import re
 from enum import StrEnum
 from typing import Annotated
 
@@ -63,6 +64,7 @@ class AlertSettings(BaseModel, use_attribute_docstrings=True):
     @field_validator("alert_url")
     @classmethod
     def _alert_address(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and not value.get_secret_value().startswith(("http://", "https://")):
-            raise ValueError("must be an address that begins with https:// or http://")
+        form = r"https?://([^\s/?#@]*@)?([\w.-]+|\[[\da-fA-F:.]+\])(:\d{1,5})?([/?#][^\x00-\x1f\x7f]*)?"
+        if value is not None and not re.fullmatch(form, value.get_secret_value()):
+            raise ValueError("must be an address that begins with https:// or http:// and a host")
         return value

@@ -262,7 +262,7 @@ def test_doctor_finds_a_landing_zone_of_a_namesake_in_another_workspace(
     fabric: Fabric, terminal: Terminal, onelake: OneLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running(fabric)
-    namesake = ZONE.replace(WORKSPACE_ID, "Other").replace(ITEM[0], "orders.MirroredDatabase")
+    namesake = ZONE.replace(WORKSPACE_ID, "Other [test]").replace(ITEM[0], "orders.MirroredDatabase")
     monkeypatch.setenv("MIRRORGATE_LANDING_ZONE", namesake)
     outcome, detail, remedy = findings(terminal)["fabric_landing_zone"]
     assert (outcome, "of another workspace" in detail) == ("unsafe", True)

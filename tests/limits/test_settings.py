@@ -27,3 +27,11 @@ def test_the_room_follows_from_the_largest_body_where_it_is_not_set(body: int, r
 def test_a_limit_that_lets_nothing_pass_is_rejected(name: str) -> None:
     with pytest.raises(Misconfigured):
         Settings.from_environment(**{name: 0})
+
+
+@pytest.mark.parametrize("name", ["alert_url", "fabric_api", "storage_endpoint"])
+@pytest.mark.parametrize("address", ["https://[::1", "https://", "https://a b", "https://host:x", "https://host/\n"])
+def test_an_address_that_no_client_can_read_is_rejected_at_the_start(name: str, address: str) -> None:
+    with pytest.raises(Misconfigured, match=rf"MIRRORGATE_{name.upper()}: (must be|String should)"):
+        Settings.from_environment(**{name: address})
+    assert Settings.from_environment(**{name: "https://[::1]:8443"})

@@ -28,7 +28,7 @@ class StorageAddress:
     @classmethod
     def parse(cls, url: str) -> "StorageAddress":
         """Parse an address. Raise Misconfigured `landing_zone_unsupported` for any form but OneLake's and ADLS's."""
-        parts = urlsplit(url)
+        parts = urlsplit(url.replace("[", "%5B").replace("]", "%5D"))  # of a name: a bare one ends in ValueError
         if parts.scheme not in ("abfss", "https"):
             raise _unsupported(f"its scheme is {parts.scheme}, not abfss or https")
         if parts.query or parts.fragment or parts.password is not None:

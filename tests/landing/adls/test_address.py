@@ -34,6 +34,10 @@ GUIDS = StorageAddress(ONELAKE, WORKSPACE[0], f"{ITEM[0]}/Files/LandingZone")
             StorageAddress(ONELAKE, "My workspace", "a.MirroredDatabase/Files/x/y"),
         ),
         (
+            f"abfss://Sales [test]@{ONELAKE}/a.MirroredDatabase/Files/x",
+            StorageAddress(ONELAKE, "Sales [test]", "a.MirroredDatabase/Files/x"),
+        ),
+        (
             "abfss://container@account.dfs.core.windows.net/some/path",
             StorageAddress("account.dfs.core.windows.net", "container", "some/path"),
         ),
