@@ -89,6 +89,21 @@ def test_a_fault_that_does_not_exist_is_rejected(publisher: Publisher, given: di
     assert not any(publisher.call("GET", "/_emulator/faults").json().values())
 
 
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("workspaces?continuationToken=x", None),
+        ("workspaces/{workspace}/mirroredDatabases", []),
+        ("workspaces/{workspace}/mirroredDatabases", {"displayName": "x", "definition": None}),
+    ],
+)
+def test_a_request_of_another_form_is_answered(publisher: Publisher, path: str, content: object) -> None:
+    given = {} if content is None else {"json": content}
+    address = f"/v1/{path}".format(workspace=publisher.emulator.addresses.workspace)
+    answer = publisher.call("GET" if content is None else "POST", address, **given)
+    assert (answer.status_code, answer.json()["errorCode"]) == (400, "InvalidInput")
+
+
 def test_a_token_of_another_audience_is_rejected(publisher: Publisher) -> None:
     storage = publisher.emulator.service.issue("https://storage.azure.com/")
     fabric = publisher.emulator.addresses.fabric.replace("https:", "http:")

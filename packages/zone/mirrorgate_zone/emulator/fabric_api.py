@@ -191,6 +191,8 @@ class FabricService:
                 return self._meet(method, segments[1:], query, headers, body)
             except Rejection as rejected:
                 return rejected.answer
+            except (AttributeError, KeyError, TypeError, ValueError):  # JSON or a parameter of another form
+                return Rejection(400, "InvalidInput", "The request is invalid.").answer
 
     def _meet(
         self, method: str, path: list[str], query: Mapping[str, str], headers: Mapping[str, str], body: bytes
