@@ -56,7 +56,7 @@ class AlertSettings(BaseModel, use_attribute_docstrings=True):
     """Address that gets a POST with JSON when a table is quarantined or keeps failing, dead letters wait, Fabric stops,
     no drain runs, or a backlog is nearly full, and when that is over. Its member `text` makes it fit Slack, Mattermost
     and Google Chat. Unset: no alerts."""
-    alert_secret: SecretStr | None = None
+    alert_secret: Annotated[SecretStr | None, Field(min_length=1)] = None
     """Signs each alert: `X-Signature: sha256=<HMAC-SHA256 of the body>`. Unset: no signature."""
     alert_after_seconds: Annotated[float, Field(ge=0)] = 60.0
     """Seconds that a trouble must last before an alert is sent."""

@@ -35,3 +35,9 @@ def test_an_address_that_no_client_can_read_is_rejected_at_the_start(name: str, 
     with pytest.raises(Misconfigured, match=rf"MIRRORGATE_{name.upper()}: (must be|String should)"):
         Settings.from_environment(**{name: address})
     assert Settings.from_environment(**{name: "https://[::1]:8443"})
+
+
+@pytest.mark.parametrize("name", ["alert_secret", "mask_secret", "oidc_client_secret", "signing_key"])
+def test_an_empty_secret_is_rejected(name: str) -> None:
+    with pytest.raises(Misconfigured, match=f"MIRRORGATE_{name.upper()}: "):
+        Settings.from_environment(**{name: ""})
