@@ -480,7 +480,7 @@ def export(
             files = client.item_files(progress)
         except ValueError as error:
             raise Misconfigured(Code.FABRIC_REJECTED, f"the definition cannot be read: {error}") from None
-    item = folder / f"{name}.MirroredDatabase"
+    item = folder / f"{name.replace('/', '_')}.MirroredDatabase"
     written = []
     for path, content in sorted(files.items()):
         target = item / path
