@@ -200,7 +200,7 @@ def _landing_zone(
             f"MIRRORGATE_LANDING_ZONE is {configured}, which is not in OneLake: Fabric does not read it",
             f"Set it to {database.landing_zone}.",
         )
-    elif named is not None and not (_is_name_of(workspace, named[0]) and _is_name_of(database, named[1])):
+    elif is_of_another(configured, workspace, database):
         yield Finding(
             "fabric_landing_zone",
             Outcome.UNSAFE,
@@ -225,8 +225,11 @@ def _landing_zone(
     yield Finding("fabric_landing_zone", Outcome.OK, f"{address.location} is reachable; {folders} folders")
 
 
-def _is_name_of(item: Workspace | MirroredDatabase, given: str) -> bool:
-    return given.casefold() in (item.id.casefold(), item.name.casefold())
+def is_of_another(landing_zone: str | None, workspace: Workspace, database: MirroredDatabase) -> bool:
+    """Return whether an address in OneLake is that of another item, or of another workspace, than this database."""
+    items: tuple[Workspace | MirroredDatabase, ...] = (workspace, database)
+    pairs = zip(names_in_address(landing_zone or "") or (), items, strict=False)
+    return any(given.casefold() not in (item.id.casefold(), item.name.casefold()) for given, item in pairs)
 
 
 def _briefly(options: StorageOptions) -> StorageOptions:

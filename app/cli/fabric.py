@@ -18,7 +18,7 @@ import typer
 
 from app.cli.doctor import findings_grid
 from app.extras import require_extras
-from mirrorgate.cli.console import ERRORS, OUTPUT, Advance, print_json, say, working
+from mirrorgate.cli.console import ERRORS, OUTPUT, print_json, say, working
 from mirrorgate.cli.options import DEFAULT_DATA_DIR, AsJson
 
 if TYPE_CHECKING:
@@ -102,13 +102,11 @@ def fabric_data_dir(given: Path | None) -> Path:
     return FABRIC_DATA_DIR if (FABRIC_DATA_DIR / SETTINGS_FILE).is_file() else DEFAULT_DATA_DIR
 
 
-@contextmanager
-def opened(settings: "Settings", *, wait_seconds: float = 600.0) -> "Iterator[FabricClient]":
-    """Open the client."""
+def opened(settings: "Settings", *, wait_seconds: float = 600.0) -> "FabricClient":
+    """Return the client, which is a context manager."""
     from app.fabric import open_fabric
 
-    with open_fabric(settings, wait_seconds=wait_seconds) as client:
-        yield client
+    return open_fabric(settings, wait_seconds=wait_seconds)
 
 
 @contextmanager
@@ -116,17 +114,12 @@ def following(description: str, *, quiet: bool = False) -> "Iterator[Progress]":
     """Show a bar with Fabric's word for the state, in a terminal. On Ctrl-C say that Fabric continues."""
     try:
         with working(description, quiet=quiet) as advance:
-            yield _told(description, advance)
+            yield lambda state, percent: advance(
+                f"{description}: {state}" + ("" if percent is None else f", {percent} %")
+            )
     except KeyboardInterrupt:
         say("Fabric continues what it has begun; `mirrorgate fabric status` shows it", to=ERRORS)
         raise
-
-
-def _told(description: str, advance: Advance) -> "Progress":
-    def progress(state: str, percent: int | None) -> None:
-        advance(f"{description}: {state}" + ("" if percent is None else f", {percent} %"))
-
-    return progress
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -266,21 +259,21 @@ def stop(
 
 def _require_prepared(client: "FabricClient", settings: "Settings") -> None:
     """Raise Misconfigured `fabric_not_prepared` while tables lack metadata or files, or if there are none."""
-    from app.checks.fabric_setup import registered_tables, unprepared_tables
+    from app.checks.fabric_setup import is_of_another, registered_tables, unprepared_tables
     from app.landing.open_zone import ZoneAddress, open_zone
     from app.published.table_files import list_tables
     from app.zone_settings import storage_options
     from mirrorgate.errors import Code, Misconfigured
 
-    configured = settings.landing_zone or ""
-    location = configured if "://" in configured else client.database().landing_zone
+    configured, database, registry = settings.landing_zone or "", client.database(), settings.database_url
+    if is_of_another(configured, client.workspace(), database):
+        configured, registry = "", None
+    location = configured if "://" in configured else database.landing_zone
     address = ZoneAddress(location, storage_options(settings))
     address.check()
     try:
         zone = open_zone(address)
-        tables = (
-            registered_tables(settings.database_url.get_secret_value()) if settings.database_url else list_tables(zone)
-        )
+        tables = registered_tables(registry.get_secret_value()) if registry else list_tables(zone)
         wrong = [*unprepared_tables(zone, tables)] if tables else ["there is no table yet"]
     except OSError as failed:
         raise Misconfigured(Code.LANDING_ZONE_UNUSABLE, f"{location} cannot be read: {failed}") from failed

@@ -157,6 +157,15 @@ def test_start_names_the_tables_that_are_not_prepared(fabric: Fabric, terminal: 
     assert "startMirroring" not in fabric.service.calls()
 
 
+def test_start_looks_at_the_landing_zone_of_the_database_that_it_starts(
+    fabric: Fabric, terminal: Terminal, onelake: OneLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fabric.service.add("returns", "Initialized").polls = 0
+    monkeypatch.setenv("MIRRORGATE_LANDING_ZONE", ZONE.replace(ITEM[0], "11111111-2222-3333-4444-555555555555"))
+    publish(onelake, "a/_gateway.json")
+    assert "fabric_not_prepared: a: no _metadata.json" in terminal.run("start", "--database", "returns")[2]
+
+
 def test_start_waits_until_the_database_runs_and_a_repeat_changes_nothing(
     fabric: Fabric, terminal: Terminal, onelake: OneLake
 ) -> None:
