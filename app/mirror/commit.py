@@ -331,9 +331,9 @@ def _merge(
 def _has_inexact_statistics(keys: pa.Schema) -> bool:
     """Return whether file statistics of a key can exclude values that the file has.
 
-    deltalake 1.6 writes the smallest and largest decimal of a file as a double, which has 53 bits.
+    deltalake 1.6 writes the smallest and largest decimal of a file as a double, which has 53 bits, and counts no NaN.
     """
-    return any(pa.types.is_decimal(field.type) for field in keys)
+    return any(pa.types.is_decimal(field.type) or pa.types.is_floating(field.type) for field in keys)
 
 
 def _properties(position: Position, facts: Mapping[str, str], max_retries: int | None = None) -> CommitProperties:

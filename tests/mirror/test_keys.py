@@ -23,6 +23,7 @@ KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "decimals": (pa.decimal128(38, 10), [Decimal(n) / 7 * Decimal(10**20) for n in range(-30, 30)]),
     "close decimals": (pa.decimal128(38, 0), [Decimal(10**37 + n) for n in range(30)]),
     "doubles": (pa.float64(), [n * 0.1 for n in range(-30, 30)] + [1e308, -1e308, 5e-324, float("inf")]),
+    "not a number": (pa.float32(), [float("nan"), *range(9)]),
     "small numbers": (pa.int8(), list(range(-128, 128, 5))),
     "large numbers": (pa.int64(), [-(2**63), 2**63 - 1, 2**53 + 1, 2**53, 0]),
     "unsigned numbers": (pa.uint64(), [2**64 - 1, 2**63, 0, 2**53 + 1]),
