@@ -39,7 +39,7 @@ from app.published.table_files import PublishedTable
 from mirrorgate.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
 from mirrorgate.errors.store_faults import StoreFault, store_fault, without_queries
 
-_MAX_TEXT: Final = 400
+_MAX_TEXT: Final = 800
 _COLOR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _OF_STORE: Final = re.compile(r"Kernel error|Generic \w+ error|Error performing |The operation lacked |Unknown scheme")
 _ATTEMPT: Final = re.compile(r"Error performing (\w+) (\S+) in [\d.]+\S*?,?(?: after \d+ retries.*?)? - ")
@@ -63,13 +63,14 @@ _REMEDIES: Final = {
 _DAMAGE: Final = re.compile(
     r"Kernel error: (?!.*(?:Generic \w+ error|Error performing)).*?"
     r"(?:contiguous commit files|No table metadata or protocol|(?:Json|Arrow|Parquet) error)"
+    r"|.*Failed to fetch metadata for file .*(?:not found|Requested range was invalid|Corrupt footer)"
 )
-"""What deltalake says of a log that lacks a file, or has one that is not a commit or a checkpoint. The rest of its text
-can have values."""
+"""What deltalake says of a log that lacks a file, or has one that is not a commit or a checkpoint, and of a lost or
+damaged data file. The rest of its text can have values."""
 
 
 class DamagedTable(TemporarilyUnavailable):
-    """A Delta table whose log cannot be read. A command treats the other tables nonetheless.
+    """A Delta table whose log or data cannot be read. A command treats the other tables nonetheless.
 
     `errors` names this table and, at the end of a command, all others that are damaged.
     """
@@ -93,11 +94,11 @@ def store_error(what: str, error: Exception) -> MirrorgateError:
     """Return the error to raise. `what` names the target or table that was read or written.
 
     It is Misconfigured `bad_setting` if only another setting helps, otherwise TemporarilyUnavailable `mirror_away`, as
-    DamagedTable if the log of a table cannot be read.
+    DamagedTable if the log or data of a table cannot be read.
     """
     damage = _DAMAGE.match(shown(error)) if isinstance(error, DeltaError) else None
     if damage is not None:
-        return DamagedTable(f"{what}: its Delta log is damaged: {damage[0]}")
+        return DamagedTable(f"{what} is damaged: {damage[0]}")
     if is_store_error(error):
         fault = store_fault(str(error))
         if fault is not None:

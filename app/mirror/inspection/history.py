@@ -283,7 +283,8 @@ def reading(what: str) -> Iterator[None]:
         raise RejectedInput(
             Code.UNKNOWN_VERSION,
             f"{what}: a data file of this version was removed, as a vacuum does: {shown(error)}",
-            remedy="Choose a version within the retention of `mirrorgate mirror vacuum`.",
+            remedy="Choose a version within the retention of `mirrorgate mirror vacuum`. If it is the newest one, stop "
+            "the mirror, delete the folder of this Delta table, and start the mirror.",
         ) from error
     except DeltaProtocolError as error:
         raise RejectedInput(

@@ -106,3 +106,17 @@ def test_a_log_with_a_broken_commit_does_not_start_the_table_anew(table: FaultyT
         table.advance()
     last.write_bytes(whole)
     table.finish()
+
+
+@pytest.mark.parametrize("damaged", [None, b"", b"PAR1" * 5_000])
+def test_a_lost_or_damaged_data_file_is_a_damaged_table(table: FaultyTable, damaged: bytes | None) -> None:
+    data = list(Path(table.mirror.target.uri(table.writer.table)).glob("*.parquet"))
+    whole = {path: path.read_bytes() for path in data}
+    for path in data:
+        path.unlink() if damaged is None else path.write_bytes(damaged[: len(whole[path])])
+    table.land(some_file(3))
+    with pytest.raises(DamagedTable, match="Order Lines is damaged"):
+        table.advance()
+    for path in data:
+        path.write_bytes(whole[path])
+    table.finish()
