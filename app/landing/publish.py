@@ -110,7 +110,9 @@ def remove_table_folder(
     generation = table.generation if isinstance(marker, str) else Generation(marker.generation)
     mismatch = marker_mismatch(zone, replace(table, generation=generation), installation_id)
     if mismatch is not None:
-        raise InvariantBroken(Code.LANDING_FOLDER_LOST, f"{mismatch}; move or delete it, and the drop goes on")
+        remedy = "Move the folder out of the landing zone, or delete it: the drop goes on."
+        detail = f"{mismatch}; move or delete it, and the drop goes on"
+        raise InvariantBroken(Code.LANDING_FOLDER_LOST, detail, remedy=remedy)
     check_epoch()
     zone.remove_folder(folder, scratch.path("dropped"), etag)
     if zone.kind(folder) is not PathKind.ABSENT:
