@@ -37,7 +37,7 @@ def race_and_check(place: Path, seed: int, rounds: int) -> int:
 
 
 def test_two_mirrors_at_the_same_moment_apply_each_file_once(tmp_path: Path) -> None:
-    assert race_and_check(tmp_path, seed=4, rounds=30) > 0
+    assert race_and_check(tmp_path, seed=4, rounds=100) > 0
 
 
 @pytest.mark.thorough
