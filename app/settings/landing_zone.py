@@ -28,7 +28,7 @@ class FabricSettings(BaseModel, use_attribute_docstrings=True):
     fabric_audience: Annotated[str, Field(pattern="^https://[^@?#]+$")] = "https://api.fabric.microsoft.com"
     """Audience of the tokens for Fabric's API. Another one in a national cloud only; `AZURE_AUTHORITY_HOST` then names
     the authority that issues them."""
-    fabric_poll_seconds: Annotated[float, Field(ge=0)] = 60.0
+    fabric_poll_seconds: Annotated[float, Field(ge=0, le=86_400)] = 60.0
     """Seconds between two questions to Fabric's API about the state of the mirrored database and its tables, by all
     drains together. 0: never."""
     fabric_start: bool = False

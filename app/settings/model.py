@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from app.domain.access.rights import ApiKey
 from app.domain.mirror_report import Upkeep
@@ -30,7 +30,7 @@ class DatabaseSettings(BaseModel, use_attribute_docstrings=True):
 
     database_url: SecretStr | None = None
     """Address of Postgres 15 or newer: `postgresql://user:password@host/database`."""
-    database_seconds: Annotated[float, Field(ge=1)] = 10.0
+    database_seconds: Annotated[float, Field(ge=1, le=86_400)] = 10.0
     """Maximum time to wait for an answer from Postgres, in seconds. After it, the connection is closed and replaced,
     and requests that needed it get 503. A group of change requests has half of this time."""
 
@@ -55,15 +55,15 @@ class DatabaseSettings(BaseModel, use_attribute_docstrings=True):
 class RetentionSettings(BaseModel, use_attribute_docstrings=True):
     """The retention of payloads, the ledger and the audit."""
 
-    retention_days: Annotated[float, Field(gt=0)] = 7.0
+    retention_days: Annotated[float, Field(gt=0, le=36_525)] = 7.0
     """Days to keep payloads of published files, ledger entries and receipts."""
     retention_bytes: Annotated[int, Field(ge=2**20)] = 64 * 2**30
     """Payload bytes in Postgres beyond which payloads of published files are deleted earlier, oldest first."""
     history_days: Annotated[float, Field(gt=0, le=31)] = 2.0
     """Days to keep the history of rates and lag that the console plots."""
-    load_idle_hours: Annotated[float, Field(gt=0)] = 24.0
+    load_idle_hours: Annotated[float, Field(gt=0, le=876_600)] = 24.0
     """Hours after its last request at which a load session expires."""
-    audit_days: Annotated[float, Field(gt=0)] = 90.0
+    audit_days: Annotated[float, Field(gt=0, le=36_525)] = 90.0
     """Days to keep audit events: operations on keys, registrations and rejections."""
 
 
@@ -92,7 +92,7 @@ class AccessSettings(BaseModel, use_attribute_docstrings=True):
     """Issuer of OpenID Connect access tokens that the API accepts, exactly as in `iss`."""
     oidc_audience: Annotated[str | None, Field(min_length=1)] = None
     """Required `aud` of access tokens."""
-    oidc_rights: Annotated[dict[str, GrantedRights], NoDecode] = {}
+    oidc_rights: dict[str, GrantedRights] = {}
     """Rights by role or scope of an access token, as JSON: `{"<role or scope>": {"rights": ["ingest"], "tables":
     ["sales.*"]}}`."""
     oidc_client_id: Annotated[str | None, Field(min_length=1)] = None
@@ -126,16 +126,6 @@ class AccessSettings(BaseModel, use_attribute_docstrings=True):
             ) from None
         return value
 
-    @field_validator("oidc_rights", mode="before")
-    @classmethod
-    def _json_object(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        try:
-            return json.loads(value or "{}")
-        except json.JSONDecodeError:
-            raise ValueError("must be a JSON object") from None
-
 
 _MIN_RETENTION_HOURS: Final = 168
 """Below it, a vacuum can delete files that a Direct Lake model or a slow reader still needs."""
@@ -147,10 +137,10 @@ class MirrorSettings(BaseModel, use_attribute_docstrings=True):
     mirror_target: str | None = None
     """Target of the mirror's Delta tables: a folder, which is created if it is missing, or an address that
     `deltalake` can write, such as `abfss://…` or `s3://…`. Unset: no mirror is configured."""
-    mirror_storage_options: Annotated[dict[str, SecretStr], NoDecode] = {}
+    mirror_storage_options: dict[str, SecretStr] = {}
     """Options of `deltalake` for the target, as JSON: `{"aws_region": "eu-west-1"}`. Variables of the cloud, such as
     `AWS_…` and `AZURE_…`, apply without it."""
-    mirror_poll_seconds: Annotated[float | None, Field(gt=0)] = None
+    mirror_poll_seconds: Annotated[float | None, Field(gt=0, le=86_400)] = None
     """Seconds between two checks of the landing zone by the mirror. Unset: 0.5 for a folder, 15 for OneLake and
     ADLS Gen2."""
     mirror_files_per_version: Annotated[int, Field(ge=1)] = 64
@@ -159,7 +149,7 @@ class MirrorSettings(BaseModel, use_attribute_docstrings=True):
     mirror_compact_files: Annotated[int, Field(ge=0)] = 64
     """Number of data files below 128 MiB from which the mirror compacts a table, as `mirrorgate mirror optimize` does.
     0: never."""
-    mirror_retention_hours: Annotated[int, Field(ge=0)] = 168
+    mirror_retention_hours: Annotated[int, Field(ge=0, le=876_600)] = 168
     """The mirror vacuums each table once a day, and keeps what versions of so many hours need, and pinned versions. At
     least 168. 0: it never vacuums."""
     mirror_upkeep_window: Annotated[str | None, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$")] = (
@@ -169,16 +159,6 @@ class MirrorSettings(BaseModel, use_attribute_docstrings=True):
     mirror_metrics_port: Annotated[int | None, Field(ge=0, le=65535)] = None
     """Port where the mirror serves its own `/metrics`, on the address `MIRRORGATE_METRICS_HOST`. 0: any free port,
     which the log names. Unset: none."""
-
-    @field_validator("mirror_storage_options", mode="before")
-    @classmethod
-    def _options_object(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        try:
-            return json.loads(value or "{}")
-        except json.JSONDecodeError:
-            raise ValueError('must be a JSON object such as {"aws_region": "eu-west-1"}') from None
 
     @field_validator("mirror_retention_hours")
     @classmethod
@@ -218,7 +198,7 @@ _SPARK_MASTER: Final = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|(spark|k8
 class DrainSettings(BaseModel, use_attribute_docstrings=True):
     """Claims, builds and Fabric's status in the drain."""
 
-    lease_seconds: Annotated[float, Field(gt=0)] = 15.0
+    lease_seconds: Annotated[float, Field(gt=0, le=86_400)] = 15.0
     """A drain that has not renewed its lease for this many seconds loses its tables."""
     spark_master: str | None = None
     """Spark master of the drain. Unset: the one that spark-submit sets, else `local[*]`."""
@@ -235,7 +215,7 @@ class DrainSettings(BaseModel, use_attribute_docstrings=True):
     drain_metrics_port: Annotated[int | None, Field(ge=0, le=65535)] = None
     """Port where a drain serves its own `/metrics`, on the address `MIRRORGATE_METRICS_HOST`. 0: any free port, which
     the log names. Unset: none."""
-    monitoring_seconds: Annotated[float, Field(ge=0)] = 60.0
+    monitoring_seconds: Annotated[float, Field(ge=0, le=86_400)] = 60.0
     """Minimum time between two reads of Fabric's replication status (`Monitoring/tables.json` beside the landing zone)
     by all drains together, in seconds. 0: never read it."""
     drop_wait_seconds: Annotated[float, Field(ge=0)] = 600.0
@@ -286,7 +266,17 @@ class Settings(
 ):
     """Settings of the gateway, read from the environment when it starts."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True, allow_inf_nan=False)
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, extra="ignore", frozen=True, allow_inf_nan=False, enable_decoding=False
+    )
+
+    @field_validator("source_information", "oidc_rights", "mirror_storage_options", mode="before")
+    @classmethod
+    def _json_object(cls, value: object) -> object:
+        try:
+            return json.loads(value or "{}") if isinstance(value, str) else value
+        except (ValueError, RecursionError):
+            raise ValueError("must be a JSON object") from None
 
     @classmethod
     def settings_customise_sources(

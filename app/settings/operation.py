@@ -58,7 +58,7 @@ class AlertSettings(BaseModel, use_attribute_docstrings=True):
     and Google Chat. Unset: no alerts."""
     alert_secret: Annotated[SecretStr | None, Field(min_length=1)] = None
     """Signs each alert: `X-Signature: sha256=<HMAC-SHA256 of the body>`. Unset: no signature."""
-    alert_after_seconds: Annotated[float, Field(ge=0)] = 60.0
+    alert_after_seconds: Annotated[float, Field(ge=0, le=86_400)] = 60.0
     """Seconds that a trouble must last before an alert is sent."""
 
     @field_validator("alert_url")

@@ -41,3 +41,41 @@ def test_an_address_that_no_client_can_read_is_rejected_at_the_start(name: str, 
 def test_an_empty_secret_is_rejected(name: str) -> None:
     with pytest.raises(Misconfigured, match=f"MIRRORGATE_{name.upper()}: "):
         Settings.from_environment(**{name: ""})
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("RETENTION_DAYS", 36_525),
+        ("AUDIT_DAYS", 36_525),
+        ("LOAD_IDLE_HOURS", 876_600),
+        ("MIRROR_RETENTION_HOURS", 876_600),
+        ("DATABASE_SECONDS", 86_400),
+        ("LEASE_SECONDS", 86_400),
+        ("MONITORING_SECONDS", 86_400),
+        ("FABRIC_POLL_SECONDS", 86_400),
+        ("MIRROR_POLL_SECONDS", 86_400),
+        ("ALERT_AFTER_SECONDS", 86_400),
+    ],
+)
+def test_a_time_that_postgres_or_a_clock_cannot_count_is_rejected(
+    name: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"MIRRORGATE_{name}", str(most))
+    assert Settings.from_environment().model_dump()[name.lower()] == most
+    monkeypatch.setenv(f"MIRRORGATE_{name}", str(10 * most))
+    with pytest.raises(Misconfigured, match=f"MIRRORGATE_{name}: .* less than or equal to {most}"):
+        Settings.from_environment()
+
+
+@pytest.mark.parametrize("name", ["SOURCE_INFORMATION", "OIDC_RIGHTS", "MIRROR_STORAGE_OPTIONS"])
+@pytest.mark.parametrize("text", ["{secret", "[" * 100_000])
+def test_a_setting_that_is_not_json_is_named_without_its_text(
+    name: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"MIRRORGATE_{name}", "")
+    assert Settings.from_environment().model_dump()[name.lower()] == {}
+    monkeypatch.setenv(f"MIRRORGATE_{name}", text)
+    with pytest.raises(Misconfigured) as rejection:
+        Settings.from_environment()
+    assert rejection.value.detail == f"MIRRORGATE_{name}: must be a JSON object"
