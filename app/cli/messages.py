@@ -178,7 +178,7 @@ def put_layout(
 
         echo '{"data": "row", "headers": "meta_*"}' | mirrorgate layouts put flat -
     """
-    wanted = _read_layout(file)
+    wanted = read_json(file, Code.BAD_LAYOUT)
     with connection.client() as client:
         stored = client.put(f"/v1/layouts/{name}", wanted)
     say(f"{stored['name']}: {len(stored['layout'])} parts, changed by {stored['changed_by']}")
@@ -216,10 +216,9 @@ def delete_layout(connection: Connection, name: LayoutName) -> None:
     say(f"{name}: deleted")
 
 
-def _read_layout(file: Path) -> Any:
-    """Return the JSON of a file. Raises RejectedInput `bad_layout`."""
+def read_json(file: Path, code: Code) -> Any:
+    """Return the JSON of a file, or of standard input for `-`. Raises RejectedInput with the code."""
     try:
         return json.loads(sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8"))
     except ValueError as error:
-        remedy = "Write the layout as a JSON object, in UTF-8."
-        raise RejectedInput(Code.BAD_LAYOUT, f"{file} is not JSON: {error}", remedy=remedy) from None
+        raise RejectedInput(code, f"{file} is not JSON: {error}", remedy="Write a JSON object, in UTF-8.") from None

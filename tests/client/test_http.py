@@ -178,6 +178,16 @@ def test_a_header_that_http_cannot_send_is_rejected_and_not_repeated(
     assert error.value.code is Code.BAD_REQUEST
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800"])
+def test_a_value_that_json_cannot_have_is_rejected_and_not_sent(
+    answers: tuple[GatewayClient, list[httpx.Response]], value: object
+) -> None:
+    client, _ = answers
+    with pytest.raises(RejectedInput, match="cannot be sent as JSON") as error:
+        client.put("/v1/tables/t", {"options": {"constants": value}})
+    assert error.value.code is Code.BAD_REQUEST
+
+
 def test_a_failed_tls_handshake_is_told_from_a_gateway_that_does_not_run() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 

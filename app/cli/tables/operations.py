@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from app.cli.messages import read_json
 from mirrorgate.cli.console import OUTPUT, print_json, say
 from mirrorgate.cli.options import (
     AsJson,
@@ -75,7 +76,7 @@ def recreate(
     """Delete a table's landing folder and start a new, empty generation with file number 1."""
     if schema is not None and file is not None:
         raise typer.BadParameter("give either --schema or --file")
-    wanted = json.loads(schema.read_text()) if schema is not None else {}
+    wanted = read_json(schema, Code.BAD_SCHEMA) if schema is not None else {}
     if file is not None:
         from app.cli.tables.manifest import registration_of
 

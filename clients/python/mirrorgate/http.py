@@ -213,8 +213,12 @@ class GatewayClient:
         return None if method == "DELETE" and not answer.content else _object_of(answer)
 
     def _answered(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        try:
+            request = self._http.build_request(method, path, **arguments)
+        except ValueError as error:
+            raise RejectedInput(Code.BAD_REQUEST, f"the call cannot be sent as JSON: {error}") from None
         with translated_errors(self.url):
-            return checked(self._http.request(method, path, **arguments))
+            return checked(self._http.send(request))
 
 
 @contextmanager

@@ -1,5 +1,9 @@
 """What is said about one table: its columns and chosen options, columns that stay, and that it is unknown."""
 
+from pathlib import Path
+
+import pytest
+
 from tests.api.calls import Gateway, insert, problem
 from tests.api.commands import Terminal
 
@@ -43,6 +47,13 @@ def test_register_sets_options_that_are_json_or_text(gateway: Gateway, terminal:
     wrong = terminal.run("tables", "register", "t", *column, "--option", "sorcery=1")
     assert (wrong.status, "bad_option" in wrong.errors) == (1, True)
     assert terminal.run("tables", "register", "t", *column, "--option", "row_images").status == 2
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff"])
+def test_a_schema_for_a_recreate_that_is_not_json_is_named(content: bytes, terminal: Terminal, tmp_path: Path) -> None:
+    (file := tmp_path / "schema.json").write_bytes(content)
+    ended = terminal.run("tables", "recreate", "t", "--generation", "1", "--schema", file)
+    assert (ended.status, f"bad_schema: {file} is not JSON" in ended.errors) == (1, True)
 
 
 def test_an_unknown_table_is_named_alike_by_every_call(gateway: Gateway) -> None:
