@@ -100,7 +100,7 @@ def test_an_operation_documents_its_success_and_its_rejections_as_problems(opera
     if "security" in operation.described:
         assert {"401", "403", "503"} <= statuses
     if operation.bodies:
-        assert {"400", "413"} <= statuses
+        assert {"400", "408", "413"} <= statuses
     if any(parameter["in"] == "path" for parameter in operation.parameters):
         assert "404" in statuses
     for status, response in operation.responses.items():

@@ -275,8 +275,7 @@ def _common_statuses(operation: dict[str, Any]) -> Iterator[int]:
     if "security" in operation:
         yield 429
     if "requestBody" in operation:
-        yield 413
-        yield 415
+        yield from (408, 413, 415)
     if "requestBody" in operation or operation.get("parameters"):  # a path or query can be invalid UTF-8
         yield 400
 
