@@ -37,6 +37,7 @@ from app.observability.tracing import traced
 from app.settings import Settings
 from app.staging.connection.database import (
     answer_within,
+    driver_url,
     open_engine,
     pin_marker_position,
     translated_errors,
@@ -224,7 +225,7 @@ def _run_until_stopped(settings: Settings, cycle: DrainCycle, loop: DrainLoop) -
     context = cycle.context
     FabricStatusReader(context.engine, settings, context.config.landing_zone).watch(loop.stopping)
     wake = threading.Event()
-    start_notification_listener(context.config.database_url, wake, loop.stopping)
+    start_notification_listener(driver_url(context.engine), wake, loop.stopping)
     poll_seconds, rest_seconds = pace_of(settings.max_delay)
     with maintenance_running(cycle, _retention_limits(settings)):
         loop.run(wake, poll_seconds, rest_seconds=rest_seconds)

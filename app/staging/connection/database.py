@@ -29,6 +29,7 @@ from uuid import UUID
 
 import psycopg
 import sqlalchemy as sa
+from psycopg.conninfo import make_conninfo
 
 from mirrorgate.errors import Code, MirrorgateError, Misconfigured, RejectedInput, TemporarilyUnavailable
 
@@ -124,6 +125,7 @@ _TEMPORARY: Final = {
     "58": "Postgres cannot read or write its files",
     "25P03": "Postgres has ended a transaction that was idle for too long (idle_in_transaction_session_timeout)",
     "25P04": "Postgres has ended a transaction that took too long (transaction_timeout)",
+    "42501": "Postgres denies a right to the role, which has to own the database",
 }
 """Strings for the caller, by state or by the state's class (its first two characters)."""
 
@@ -384,8 +386,9 @@ def session_settings() -> dict[str, str]:
 
 
 def driver_url(engine: sa.Engine) -> str:
-    """Return the engine's address in psycopg's form. It contains the password: never log it."""
-    return engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    """Return what the engine connects with, in psycopg's form. It contains the password: never log it."""
+    _, parameters = engine.dialect.create_connect_args(engine.url)
+    return make_conninfo(**{name: value for name, value in parameters.items() if name != "context"})
 
 
 def installation_id(connection: sa.Connection) -> UUID:

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 from psycopg.conninfo import conninfo_to_dict
@@ -56,7 +57,8 @@ def test_an_engine_speaks_to_either_spelling_and_in_utc(database_url: str, schem
     engine = open_engine(database_url.replace("postgresql", scheme, 1))
     assert sql.value(engine, "SHOW timezone") == "UTC"
     assert sql.value(engine, "SHOW lock_timeout") == "2s"
-    assert driver_url(engine).startswith("postgresql://")
+    with psycopg.connect(driver_url(engine)) as connection:
+        assert connection.info.dbname == engine.url.database
     engine.dispose()
 
 
@@ -67,9 +69,10 @@ def test_an_engine_speaks_to_either_spelling_and_in_utc(database_url: str, schem
         "postgresql://g:p@[::1]:5432,10.0.0.2:5433/db",
         "postgresql://one:5433,two:5432?sslmode=verify-full",
         "postgresql://g:p,q@one:5433/db?sslmode=verify-full",
+        "postgresql://g%20h:top%20s+%25%40%C3%A9'\\@one:5433/d%20b?options=-c%20work_mem%3D4MB",
     ],
 )
-def test_an_address_of_several_hosts_means_what_libpq_reads_in_it(address: str) -> None:
+def test_an_address_means_what_libpq_reads_in_it(address: str) -> None:
     engine = open_engine(address)
     _, used = engine.dialect.create_connect_args(engine.url)
     read = conninfo_to_dict(address)
@@ -88,6 +91,11 @@ def test_an_exhausted_pool_is_a_passing_condition(database_url: str) -> None:
     with engine.connect(), pytest.raises(TemporarilyUnavailable, match=Code.DATABASE_UNAVAILABLE), translated_errors():
         engine.connect()
     engine.dispose()
+
+
+def test_a_right_that_the_role_lacks_is_named_with_what_to_do(engine: sa.Engine) -> None:
+    with pytest.raises(TemporarilyUnavailable, match="the role, which has to own the database"), translated_errors():
+        sql.run(engine, "SET LOCAL ROLE pg_monitor; SELECT * FROM mirrorgate.tables")
 
 
 def test_a_mistake_in_a_statement_is_no_passing_condition(engine: sa.Engine) -> None:
