@@ -291,7 +291,7 @@ def open_engine(
         connect_args={
             "connect_timeout": CONNECT_SECONDS,
             "application_name": application,
-            "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
+            "options": " ".join("-c {}={}".format(name, value.replace(" ", r"\ ")) for name, value in settings.items()),
             **{name: value for name, value in KEEPALIVES.items() if name not in url.query},
         },
     )
@@ -382,6 +382,9 @@ def session_settings() -> dict[str, str]:
         "lock_timeout": str(_LOCK_MILLISECONDS),
         "idle_in_transaction_session_timeout": str(_TRANSACTION_MILLISECONDS),
         "TimeZone": "UTC",
+        "DateStyle": "ISO, MDY",
+        "client_encoding": "UTF8",
+        "default_transaction_isolation": "read committed",
     }
 
 

@@ -221,6 +221,10 @@ def _migrate(engine: sa.Engine, revision: str) -> tuple[str | None, str]:
         lock_for_transaction(connection, AdvisoryLock.MIGRATION)
         connection.execute(CREATE_SCHEMA)
         found = present_revision(connection)
+        encoding = connection.execute(SELECT_SETTINGS, {"names": ["server_encoding"]}).one().setting
+        if found is None and encoding != "UTF8":
+            remedy = "Create the database with ENCODING 'UTF8' TEMPLATE template0."
+            raise Misconfigured(Code.BAD_SETTING, f"the database has the encoding {encoding}, not UTF8", remedy=remedy)
         if found is not None and found not in _known_revisions():
             if not fits_this_program(connection, found):
                 raise _not_migrated(found)

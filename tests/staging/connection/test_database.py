@@ -19,7 +19,7 @@ from app.staging.connection.database import (
 from app.staging.connection.schema_revision import migrate, require_migrated
 from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
 from tests.support.postgres import sql
-from tests.support.postgres.databases import create_database
+from tests.support.postgres.databases import create_database, database_in
 
 
 def test_migrating_twice_changes_nothing(engine: sa.Engine, database_url: str) -> None:
@@ -84,6 +84,30 @@ def test_an_address_means_what_libpq_reads_in_it(address: str) -> None:
 def test_hosts_that_an_address_names_twice_are_rejected(parameters: str) -> None:
     with pytest.raises(Misconfigured, match=Code.BAD_SETTING):
         open_engine(f"postgresql://g:p@one:5432,two:5433/db?{parameters}")
+
+
+def test_a_session_has_its_own_settings_whatever_role_and_database_have(postgres: PrivatePostgres) -> None:
+    url = create_database(postgres.url, "settings")
+    wanted = {"DateStyle": "ISO, MDY", "client_encoding": "UTF8", "default_transaction_isolation": "read committed"}
+    others = {"DateStyle": "German", "client_encoding": "LATIN1", "default_transaction_isolation": "serializable"}
+    with psycopg.connect(url, autocommit=True) as owner:
+        for name, value in others.items():
+            owner.execute(f"ALTER DATABASE settings SET {name} = '{value}'".encode())
+    migrate(url)
+    engine = open_engine(url)
+    holds = {name: sql.value(engine, f"SELECT setting FROM pg_settings WHERE name = '{name}'") for name in wanted}
+    assert holds == wanted
+    engine.dispose()
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_that_cannot_hold_every_name_is_not_migrated(postgres: PrivatePostgres, encoding: str) -> None:
+    name = f"in_{encoding.lower()}"
+    with psycopg.connect(postgres.url, autocommit=True) as owner:
+        owner.execute(f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0".encode())
+    url = database_in(postgres.url, name)
+    with pytest.raises(Misconfigured, match=f"bad_setting: the database has the encoding {encoding}, not UTF8"):
+        migrate(url)
 
 
 def test_an_exhausted_pool_is_a_passing_condition(database_url: str) -> None:
