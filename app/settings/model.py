@@ -307,7 +307,7 @@ class Settings(
             ) from None
 
 
-_FOREIGN: Final = frozenset({"MIRRORGATE_URL", "MIRRORGATE_API_KEY"})
+_FOREIGN: Final = frozenset({"MIRRORGATE_URL", "MIRRORGATE_API_KEY", "MIRRORGATE_SOURCE"})
 """Variables of the client commands (`mirrorgate.cli.options`), which are not settings of the gateway."""
 
 

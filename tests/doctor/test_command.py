@@ -44,7 +44,12 @@ def set_up(database_url: str, landing_zone: Path) -> Mapping[str, str]:
 def test_the_command_prints_findings_as_json_and_exits_1_when_something_is_unsafe(
     database_url: str, tmp_path: Path
 ) -> None:
-    ran = run("mirrorgate.cli", "doctor", "--json", **set_up(database_url, tmp_path), MIRRORGATE_LANDINGZONE="/x")
+    variables = {
+        **set_up(database_url, tmp_path),
+        "MIRRORGATE_LANDINGZONE": "/x",
+        "MIRRORGATE_SOURCE": "postgresql://x",
+    }
+    ran = run("mirrorgate.cli", "doctor", "--json", **variables)
     findings = first_json(ran.stdout)
     assert ran.returncode == 1
     assert [found["check"] for found in findings if found["outcome"] == "unsafe"] == UNSAFE
