@@ -333,7 +333,7 @@ class TableOptions:
     - `upper`, `lower`, `trim` (blanks), `length`, `substr(x, first, length)`: in Unicode code points, from 1.
     - `round(x, digits)`: half away from zero; keeps the type.
     - `extract(part from x)`, in UTC: year, quarter, month, week (ISO), day, isodow (1 is Monday), doy, hour, minute or
-      second; short `year(x)`, `month(x)`, ... `date_trunc('part', x)`: the same without isodow and doy.
+      second; all but week, isodow and doy also as `year(x)`. `date_trunc('part', x)`: all but isodow and doy.
     """
     filter: RowFilter | None = None
     """Condition of the rows that are mirrored; without it, all are.
