@@ -18,6 +18,10 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 VALUES = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | TEXTS
 
 
+CYCLE: list[Any] = []
+CYCLE.append(CYCLE)
+
+
 @dataclass
 class Order:
     id: int
@@ -36,7 +40,9 @@ def test_a_row_is_one_line_of_the_same_json(row: dict[str, Any]) -> None:
     [
         (Order(1, Decimal("9.90")), b'{"id":1,"total":"9.90"}'),
         ({"at": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)}, b'{"at":"2026-01-02T03:04:05Z"}'),
-        ({"day": date(2026, 1, 2), "raw": b"ab"}, b'{"day":"2026-01-02","raw":"YWI="}'),
+        ({"day": date(2026, 1, 2), "raw": b"i\xb7\x1d"}, rb'{"day":"2026-01-02","raw":"\\x69b71d"}'),
+        ({"raw": memoryview(b""), "all": [b"ab"]}, rb'{"raw":"\\x","all":["YWI="]}'),
+        (Order(1, bytearray(b"\xff")), rb'{"id":1,"total":"\\xff"}'),  # type: ignore[arg-type]
         ({"id": UUID(int=1), "n": None}, b'{"id":"00000000-0000-0000-0000-000000000001","n":null}'),
         ({"n": 2**70}, b'{"n":1180591620717411303424}'),
     ],
@@ -53,6 +59,7 @@ def test_values_that_json_lacks_become_texts(row: Any, body: bytes) -> None:
         Order(1, float("nan")),  # type: ignore[arg-type]  # as a program without types does it
         {"x": object()},
         {"x": "\ud800"},
+        {"x": CYCLE},
     ],
 )
 def test_a_value_that_cannot_be_written_is_rejected_and_not_shown(row: Any) -> None:

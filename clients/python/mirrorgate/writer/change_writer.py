@@ -25,21 +25,26 @@ from mirrorgate.writer.core import Accepted, BufferLimits, Receipt, RejectedRow,
 
 _encoder: Final = msgspec.json.Encoder()
 _one_value: Final = msgspec.json.Decoder(msgspec.Raw)
+_BYTES: Final = frozenset({bytes, bytearray, memoryview})
 
 
 def encode_row(row: Any) -> bytes:
-    """Return a row as a JSON object in one line.
+    r"""Return a row as a JSON object in one line.
 
     A row is a mapping, a dataclass, an attrs class or a msgspec Struct. Decimals, dates, times and UUIDs become
-    strings, bytes become base64. Raises RejectedInput `malformed_message` for anything else, and for NaN and infinity.
+    strings. Bytes become `\x` and hexadecimal digits, which a binary column takes with any `binary_encoding`; in lists
+    and mappings, base64. Raises RejectedInput `malformed_message` for anything else, and for NaN and infinity.
     """
     try:
+        fields = row if isinstance(row, dict) else msgspec.to_builtins(row, builtin_types=_BYTES)
+        if isinstance(fields, dict) and not _BYTES.isdisjoint(map(type, fields.values())):
+            row = {name: rf"\x{value.hex()}" if type(value) in _BYTES else value for name, value in fields.items()}
         body = _encoder.encode(row)
         if b"null" in body and _has_no_json(msgspec.to_builtins(row)):
             raise _malformed(
                 "it has a number that is NaN or infinite", "Write None, or the string that the table accepts."
             )
-    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         reason = "a string has a lone surrogate" if isinstance(error, UnicodeError) else str(error)
         raise _malformed(reason, "Give values that JSON has, or `encode`, a function that writes a row.") from error
     return body
