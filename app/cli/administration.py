@@ -17,6 +17,7 @@ from app.extras import require_extras
 from mirrorgate.cli.console import ERRORS, print_json, say
 from mirrorgate.cli.options import DEFAULT_DATA_DIR, AsJson, Connection, LandingZone, LocalDataDir, with_connection
 from mirrorgate.errors import Code, Misconfigured
+from mirrorgate.parameters import named_path
 
 if TYPE_CHECKING:
     from mirrorgate.cli.grid import Grid
@@ -135,7 +136,7 @@ def rotate_key(
     from mirrorgate.cli.grid import moment
 
     with connection.client() as client:
-        rotated = client.post(f"/v1/keys/{key_id}/rotate", {"overlap_seconds": overlap})
+        rotated = client.post(f"{named_path('keys', key_id)}/rotate", {"overlap_seconds": overlap})
     typer.echo(rotated["key"])
     until = rotated["former_secret_until"]
     told = "no longer works" if until is None else f"works until {moment(until)} UTC"
@@ -146,7 +147,7 @@ def rotate_key(
 def rename_key(connection: Connection, key_id: KeyId, name: KeyName) -> None:
     """Give a key another name. Earlier events show the new name too."""
     with connection.client() as client:
-        changed = client.patch(f"/v1/keys/{key_id}", {"name": name or None})
+        changed = client.patch(named_path("keys", key_id), {"name": name or None})
     say(f"{changed['id']}: {changed['name'] or 'no name'}")
 
 
@@ -157,7 +158,7 @@ def limit_key(
     """Set the rate limits of a key. Leave an option out to return to the limit in the gateway's settings."""
     wanted = {"requests_per_second": requests_per_second, "bytes_per_second": bytes_per_second}
     with connection.client() as client:
-        changed = client.patch(f"/v1/keys/{key_id}", wanted)
+        changed = client.patch(named_path("keys", key_id), wanted)
     typer.echo(_limits(changed))
 
 
@@ -165,7 +166,7 @@ def limit_key(
 def delete_key(connection: Connection, key_id: KeyId) -> None:
     """Delete a key. Every process rejects it within five seconds."""
     with connection.client() as client:
-        client.delete(f"/v1/keys/{key_id}")
+        client.delete(named_path("keys", key_id))
 
 
 def _limits(entry: dict[str, Any]) -> str:

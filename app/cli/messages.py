@@ -15,7 +15,7 @@ from app.domain.model.dead_letter import LetterState
 from mirrorgate.cli.console import OUTPUT, print_json, say
 from mirrorgate.cli.options import AsJson, Connection, TableName, with_connection
 from mirrorgate.errors import Code, RejectedInput
-from mirrorgate.parameters import table_path
+from mirrorgate.parameters import named_path, table_path
 
 if TYPE_CHECKING:
     from mirrorgate.http import GatewayClient
@@ -165,12 +165,7 @@ LayoutName = Annotated[str, typer.Argument(help="The name of the layout.")]
 def put_layout(
     connection: Connection,
     name: LayoutName,
-    file: Annotated[
-        Path,
-        typer.Argument(
-            exists=True, dir_okay=False, allow_dash=True, help="A JSON file with the layout; `-` reads standard input."
-        ),
-    ],
+    file: Annotated[Path, typer.Argument(help="A JSON file with the layout; `-` reads standard input.")],
 ) -> None:
     """Store a layout, or replace the one of this name.
 
@@ -180,7 +175,7 @@ def put_layout(
     """
     wanted = read_json(file, Code.BAD_LAYOUT)
     with connection.client() as client:
-        stored = client.put(f"/v1/layouts/{name}", wanted)
+        stored = client.put(named_path("layouts", name), wanted)
     say(f"{stored['name']}: {len(stored['layout'])} parts, changed by {stored['changed_by']}")
 
 
@@ -205,14 +200,14 @@ def list_layouts(connection: Connection, as_json: AsJson = False) -> None:
 def show_layout(connection: Connection, name: LayoutName) -> None:
     """Print a layout as JSON, in the form that `layouts put` accepts."""
     with connection.client() as client:
-        typer.echo(json.dumps(client.get(f"/v1/layouts/{name}")["layout"], indent=2))
+        typer.echo(json.dumps(client.get(named_path("layouts", name))["layout"], indent=2))
 
 
 @with_connection
 def delete_layout(connection: Connection, name: LayoutName) -> None:
     """Delete a layout. Requests that name it are rejected from then on."""
     with connection.client() as client:
-        client.delete(f"/v1/layouts/{name}")
+        client.delete(named_path("layouts", name))
     say(f"{name}: deleted")
 
 
@@ -220,5 +215,7 @@ def read_json(file: Path, code: Code) -> Any:
     """Return the JSON of a file, or of standard input for `-`. Raises RejectedInput with the code."""
     try:
         return json.loads(sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise RejectedInput(code, f"{file} is not JSON: {error}", remedy="Write a JSON object, in UTF-8.") from None

@@ -144,5 +144,12 @@ WAIT_SECONDS: Final = 600.0
 
 
 def table_path(name: str) -> str:
-    """Return the path of a table; a name such as `a#b` or `größe` is escaped."""
-    return f"/v1/tables/{quote(name, safe='')}"
+    """Return the path of a table; a name such as `a#b` or `größe` is escaped. Raises RejectedInput `bad_name`."""
+    return named_path("tables", name, Code.BAD_NAME)
+
+
+def named_path(kind: str, name: str, code: Code = Code.BAD_REQUEST) -> str:
+    """Return the path of a table, layout or key, whose name is escaped. Raises RejectedInput for another path."""
+    if "/" in name or name in ("", ".", ".."):
+        raise RejectedInput(code, "the name is empty or a dot, or has a slash")
+    return f"/v1/{kind}/{quote(name, safe='')}"

@@ -203,6 +203,8 @@ def test_who_did_something_has_the_name_of_the_key_also_after_it_was_deleted(
     assert "orders CDC" in terminal.succeed("keys", "list").output
 
     terminal.succeed("keys", "rename", key_id, "orders")
+    for command in ("delete", "rotate"):
+        assert terminal.run("keys", command, f"{key_id}?").status == 1
     terminal.succeed("keys", "delete", key_id)
     assert terminal.succeed("tables", "events", "t").output.count(f"orders ({key_id})") == 1
     [event] = gateway.audit(subject="orders", outcome="done")

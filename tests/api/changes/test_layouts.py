@@ -131,7 +131,11 @@ def test_the_commands_store_show_list_and_delete_a_layout(gateway: Gateway, term
     assert json.loads(terminal.run("layouts", "show", "flat").output) == LAYOUT
     assert "data, before_data, headers" in terminal.run("layouts", "list").output
     assert json.loads(terminal.run("layouts", "list", "--json").output)[0]["layout"] == LAYOUT
+    for other in ("flat?x", "flat#x", "flat/", ".", ""):
+        assert terminal.run("layouts", "delete", other).status == 1
     assert "deleted" in terminal.run("layouts", "delete", "flat").output
+    assert "flat: 5 parts" in terminal.run("layouts", "put", "flat", "-", typed=json.dumps(LAYOUT)).output
+    terminal.succeed("layouts", "delete", "flat")
     assert gateway.get("/v1/layouts").json() == {"layouts": []}
     file.write_text("{")
     ended = terminal.run("layouts", "put", "flat", file)

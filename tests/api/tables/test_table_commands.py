@@ -56,6 +56,12 @@ def test_a_schema_for_a_recreate_that_is_not_json_is_named(content: bytes, termi
     assert (ended.status, f"bad_schema: {file} is not JSON" in ended.errors) == (1, True)
 
 
+@pytest.mark.parametrize("name", ["shop/orders", "", ".", ".."])
+def test_a_name_that_would_be_another_path_is_no_name_of_a_table(name: str, terminal: Terminal) -> None:
+    ended = terminal.run("tables", "show", name)
+    assert (ended.status, "bad_name" in ended.errors) == (1, True)
+
+
 def test_an_unknown_table_is_named_alike_by_every_call(gateway: Gateway) -> None:
     calls = [
         gateway.get("/v1/tables/shop.none"),
