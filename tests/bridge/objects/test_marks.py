@@ -86,12 +86,17 @@ def test_producers_of_tables_differ_and_are_valid() -> None:
     assert all(len(name) <= 255 and name.isascii() and name.isprintable() and " " not in name for name in names)
 
 
-def test_templates_with_a_folder_for_each_table_are_listed_by_table() -> None:
+def test_templates_with_one_folder_for_each_table_are_listed_by_table() -> None:
     depths = {
         "{schema}/{table}/…": 2,
         "a/{table}/*.json": 2,
         "{table}_*.csv": 0,
         "**/{table}/*": 0,
         "{schema}/{table}.csv": 0,
+        "in/{mode}/{schema}.{table}/…": 3,
+        "{table}/{day}/…": 1,
+        "{day}/{table}/…": 0,
+        "*/{table}/…": 0,
+        "{table}/{mode}-{day}/…": 1,
     }
     assert {text: table_depth((PathTemplate.parse(text),)) for text in depths} == depths

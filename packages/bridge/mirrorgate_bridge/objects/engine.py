@@ -3,6 +3,7 @@
 Sources and tables are independent: a store that is unreachable holds up its tables only, a stopped table nothing else.
 """
 
+import re
 import threading
 import time
 from collections import Counter
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Final
 
 from mirrorgate.errors import MirrorgateError, TemporarilyUnavailable
@@ -61,6 +62,9 @@ def check_gateway(settings: ObjectsSettings, client: GatewayClient) -> None:
 
 
 MAX_PRODUCER_NAME: Final = 255
+_VARIABLE: Final = re.compile(r"\{\w+\}|\*|…|\.\.\.")
+_OF_TABLES: Final = frozenset({"{schema}", "{table}", "{mode}", "{op}"})
+"""The placeholders of a template that tell tables and their producers apart."""
 _GIVE_UP_SECONDS: Final = 120.0
 """Seconds for which `--once` waits for a store or a gateway that is unreachable."""
 _METADATA: Final = ".dfm"
@@ -218,16 +222,18 @@ class SourceLoop:
 
 
 def table_depth(templates: tuple[PathTemplate, ...]) -> int:
-    """Return how many folders deep each table has a folder for itself; 0 if the template does not say."""
+    """Return how many folders deep each table has one folder, with all of its objects; 0 if the template does not say.
+
+    Folders with a part of a table each, such as one for each day, would be listed apart and read out of order.
+    """
     if len(templates) != 1:
         return 0
     *folders, _ = templates[0].text.removeprefix("./").strip("/").split("/") + (
         [""] if templates[0].text.endswith("/") else []
     )
-    if any(folder in ("**", "…", "...") for folder in folders):
-        return 0
-    depth = max((place for place, folder in enumerate(folders, 1) if "{" in folder), default=0)
-    return depth if any("{table}" in folder for folder in folders) else 0
+    of_table = list(takewhile(lambda folder: _OF_TABLES.issuperset(_VARIABLE.findall(folder)), folders))
+    depth = max((place for place, folder in enumerate(of_table, 1) if "{" in folder), default=0)
+    return depth if any("{table}" in folder for folder in of_table) else 0
 
 
 def run(
