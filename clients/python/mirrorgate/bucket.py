@@ -3,6 +3,7 @@
 Invariant: no text of an error has a secret.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -21,6 +22,8 @@ _WHOLE_BYTES: Final = 8 * 2**20
 _MAX_TEXT: Final = 300
 _RETRY: Final[Any] = {"max_retries": 2, "retry_timeout": timedelta(seconds=15)}
 _TIMEOUTS: Final = {"connect_timeout": "10s", "timeout": "300s"}
+_ENDPOINTS: Final = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AZURE_STORAGE_ENDPOINT")
+"""Environment variables from which obstore takes the address of a service."""
 _CREDENTIALS: Final = (
     "Give the options of the store, or the environment variables of the service: AWS_ACCESS_KEY_ID and "
     "AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, or AZURE_STORAGE_ACCOUNT_NAME with a key or token. Reading "
@@ -90,8 +93,9 @@ class BucketStore:
 
     def _opened(self, url: str, options: Mapping[str, str]) -> Any:
         config = dict(options)
-        endpoint = config.get("endpoint") or config.get("aws_endpoint") or config.get("endpoint_url") or ""
-        allows_http = config.pop("allow_http", "").lower() == "true" or (endpoint or url).startswith("http://")
+        endpoints = (url, *config.values(), *(os.environ.get(name, "") for name in _ENDPOINTS))
+        is_plain = any(text.startswith("http://") for text in endpoints)
+        allows_http = config.pop("allow_http", "").lower() == "true" or is_plain
         client: Any = {**_TIMEOUTS, "allow_http": allows_http}
         given: Any = config
         try:

@@ -66,6 +66,17 @@ def test_a_bucket_is_read_by_table_and_continued(gateway: Gateway, bucket: Bucke
     assert keys(gateway.engine, "sales.b") == [9, 0, 1]
 
 
+def test_all_folders_of_a_table_are_read_in_order_with_the_address_from_the_environment(
+    gateway: Gateway, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.register("t", COLUMNS, ["id"])
+    bucket.put(**{f"{day:02}__t__1": rows(2 * day) for day in range(50)})
+    monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.options["endpoint"])
+    options = {name: value for name, value in bucket.options.items() if name != "endpoint"}
+    bridge_of(gateway.address, bucket.url, "rows", "{day}/{table}/…", options=options).run()
+    assert keys(gateway.engine) == list(range(100))
+
+
 @contextmanager
 def failing_store(endpoint: str) -> Iterator[tuple[str, threading.Event]]:
     """Yield the address of a proxy in front of S3, and an event: while it is set, S3 fails."""

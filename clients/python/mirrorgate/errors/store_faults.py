@@ -30,7 +30,7 @@ _PATTERNS: Final = {
     StoreFault.OTHER_REGION: re.compile(
         r"incorrectly configured region|PermanentRedirect|AuthorizationHeaderMalformed"
     ),
-    StoreFault.NO_TLS: re.compile(r"URL scheme is not allowed"),
+    StoreFault.NO_TLS: re.compile(r"URL scheme is not allowed|BadScheme"),
     StoreFault.UNKNOWN_SCHEME: re.compile(r"Unknown scheme"),
     StoreFault.REJECTED: re.compile(
         r"40[13] (?:Forbidden|Unauthorized)|lacked (?:the necessary privileges|valid authentication)|AccessDenied"
