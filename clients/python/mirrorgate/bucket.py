@@ -29,6 +29,11 @@ _CREDENTIALS: Final = (
     "AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, or AZURE_STORAGE_ACCOUNT_NAME with a key or token. Reading "
     "needs the rights to list and to get objects."
 )
+_BAD_NAME: Final = "Encountered object with invalid path"
+_RENAME: Final = (
+    "Rename or delete the object: nothing can be listed beside a name with `//`, with a segment `.` or `..`, or with "
+    "control characters."
+)
 _REMEDIES: Final = {
     StoreFault.NO_CREDENTIALS: _CREDENTIALS,
     StoreFault.MISSING: "Correct the `url`: the bucket or container does not exist.",
@@ -124,6 +129,8 @@ class BucketStore:
         fault = store_fault(text)
         if fault is None and isinstance(error, PermissionDeniedError | UnauthenticatedError | PermissionError):
             fault = StoreFault.REJECTED
+        if _BAD_NAME in text:
+            return Misconfigured(Code.SOURCE_REJECTED, f"{self.url}: {shown}", remedy=_RENAME)
         if fault is not None:
             return Misconfigured(Code.SOURCE_REJECTED, f"{self.url}: {fault}: {shown}", remedy=_REMEDIES[fault])
         return TemporarilyUnavailable(Code.SOURCE_UNAVAILABLE, f"{self.url}: {shown}")

@@ -81,7 +81,7 @@ class Mark:
         text = _compact(fields)
         if len(text) <= MAX_CHARACTERS:
             return text
-        fields["h"] = sha256(self.key.encode()).hexdigest()[:_KEY_HASH]
+        fields["h"] = _hash_of(self.key)
         key = self.key[:MAX_CHARACTERS]
         while len(text) > MAX_CHARACTERS:
             key = key[:-1]
@@ -113,7 +113,11 @@ class Mark:
         """Return whether the mark is at this object."""
         if self.key_hash is None:
             return key == self.key
-        return key.startswith(self.key) and sha256(key.encode()).hexdigest()[:_KEY_HASH] == self.key_hash
+        return key.startswith(self.key) and _hash_of(key) == self.key_hash
+
+
+def _hash_of(key: str) -> str:
+    return sha256(key.encode(errors="surrogatepass")).hexdigest()[:_KEY_HASH]
 
 
 def stored_mark(producer: str, sequence: int, position: str | None) -> Mark | None:

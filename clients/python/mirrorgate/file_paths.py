@@ -21,6 +21,8 @@ _TOKEN: Final = re.compile(r"\{(?P<name>[^{}]*)\}|(?P<any>\*)|(?P<literal>[^{}*]
 _PLACEHOLDER: Final = re.compile(r"[a-z][a-z0-9_]*")
 _VALUES: Final = {"mode": "snapshot|realtime", "op": "upsert|insert|delete"}
 """Values that a placeholder which becomes a parameter of the request can have."""
+_UTF_8: Final = r"[^/\ud800-\udfff]+?"
+"""Text of a segment that is UTF-8, as the name of a table has to be."""
 _ANY_DEPTH: Final = ("**", "…", "...")
 _EXAMPLE: Final = "Give a template such as '{schema}/{table}/…' or 'exports/{table}_*.csv'."
 
@@ -156,7 +158,7 @@ def _segment(text: str, segment: str, names: list[str]) -> str:
             made += f"(?P={name})"
         else:
             names.append(name)
-            made += f"(?P<{name}>{_VALUES.get(name, '[^/]+?')})"
+            made += f"(?P<{name}>{_VALUES.get(name, _UTF_8)})"
     return made
 
 

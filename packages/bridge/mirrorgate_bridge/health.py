@@ -14,6 +14,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from mirrorgate.cli.console import encoded
 from mirrorgate.errors import Code, Misconfigured
 from mirrorgate_bridge.settings_file import HealthSettings
 
@@ -45,7 +46,7 @@ class Health:
         if path == "/readyz":
             reasons = list(self.reasons())
             content = {"ready": not reasons, "reasons": reasons, **self.status()}
-            return (503 if reasons else 200), "application/json", msgspec.json.encode(content)
+            return (503 if reasons else 200), "application/json", encoded(content).encode()
         return 404, "text/plain", f"ask for {_PATHS}\n".encode()
 
 

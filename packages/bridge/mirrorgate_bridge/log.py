@@ -11,9 +11,8 @@ from collections.abc import Callable, Hashable
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
-import msgspec
-
 from app.observability.repeated_lines import RepeatedLines
+from mirrorgate.cli.console import encoded
 from mirrorgate_bridge.settings_file import LogSettings
 
 _LEVELS: Final = ("debug", "info", "warning", "error")
@@ -54,7 +53,7 @@ class BridgeLog:
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         given = {name: value for name, value in fields.items() if value is not None}
         if self._is_json:
-            line = msgspec.json.encode({"timestamp": now, "level": level, "event": event, **given}).decode()
+            line = encoded({"timestamp": now, "level": level, "event": event, **given})
         else:
             line = " ".join([now[11:19], f"{level:<7}", event, *(f"{name}={value}" for name, value in given.items())])
         with self._lock:

@@ -76,14 +76,17 @@ def test_a_stopped_table_holds_up_no_other_and_continues_when_its_object_is_mend
 ) -> None:
     for name in ("a", "b", "c"):
         gateway.register(name, COLUMNS, ["id"])
-    write(tmp_path, {"a/1": b"no json", "a/2": rows(2), "b/1": b"{}", "b/2": rows(2), "c/1": rows(0), "c/2": rows(2)})
+    odd = "a/1\udcff"  # a name that is not UTF-8
+    write(tmp_path, {odd: b"no json", "a/2": rows(2), "b/1": b"{}", "b/2": rows(2), "c/1": rows(0), "c/2": rows(2)})
+    write(tmp_path, {"\udcff/1": rows(0)})
     bridge = bridge_of(gateway.address, tmp_path, "rows", "{table}/…")
     tables = bridge.run()
     assert {name: table.stop and table.stop.error.code for name, table in tables.items()} == {
         "a": "malformed_json", "b": "missing_key", "c": None,
     }  # fmt: skip
     assert keys(gateway.engine, "c") == list(range(4))
-    write(tmp_path, {"a/1": rows(0)})
+    assert [line["object"] for line in bridge.events("object_left_out")] == ["\udcff/1"]
+    write(tmp_path, {odd: rows(0)})
     (tmp_path / "b/1").unlink()
     bridge.run()
     assert (keys(gateway.engine, "a"), keys(gateway.engine, "b")) == ([0, 1, 2, 3], [2, 3])

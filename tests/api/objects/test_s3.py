@@ -121,6 +121,14 @@ def test_a_store_that_fails_is_waited_for_and_told(gateway: Gateway, bucket: Buc
     assert keys(gateway.engine) == list(range(4))
 
 
+def test_an_object_whose_name_cannot_be_listed_is_told(api_address: str, bucket: Bucket) -> None:
+    httpx.put(f"{bucket.options['endpoint']}/{bucket.url.removeprefix('s3://')}/a//b", content=rows(0))
+    with pytest.raises(Misconfigured, match="a//b") as raised:
+        bridge_of(api_address, bucket.url, "rows", table="t", options=bucket.options).run()
+
+    assert raised.value.remedy.startswith("Rename or delete the object")
+
+
 @pytest.mark.parametrize(
     ("url", "options", "said"),
     [
