@@ -31,9 +31,10 @@ def test_defaults_follow_the_store_and_the_format(tmp_path: Path) -> None:
         sources:
           - {url: 'abfss://c@a.dfs.core.windows.net/x', format: replicate-files, table: t}
           - {url: /mnt/x, format: rows, table: t, done_marker: .ok, parameters: {null: ''}}
+          - {url: s3://b, format: rows, table: t, order: modified}
         """
     )
-    azure, folder = read_settings(file, {}).sources
+    azure, folder, by_time = read_settings(file, {}).sources
     assert (azure.order, azure.settle, azure.name) == (
         FileOrder.LOAD_FIRST,
         5.0,
@@ -41,6 +42,7 @@ def test_defaults_follow_the_store_and_the_format(tmp_path: Path) -> None:
     )
     assert folder.parameters == {"null": ""}
     assert (folder.settle, folder.names.done_marker, folder.name) == (0.0, ".ok", "-mnt-x")
+    assert by_time.settle == 5.0  # the times of S3 are whole seconds
 
 
 def test_every_mistake_is_told_at_once_with_its_line(tmp_path: Path) -> None:

@@ -199,8 +199,8 @@ class SourceSettings(Section):
     ignore: Texts = ()
     """Patterns of names that are left out."""
     settle: Annotated[float, seconds(0, 86_400)] = 0.0
-    """Time without a change after which an object is complete. The default is `5 s` where objects are shown while they
-    grow: Azure Data Lake and folders.
+    """Time without a change after which an object is complete. The default is `5 s` in Azure Data Lake and folders,
+    which show objects while they grow, and with `order: modified`.
     """
     done_marker: str | None = None
     """Suffix of marker objects, instead of `settle`."""
@@ -216,7 +216,8 @@ class SourceSettings(Section):
             self.__dict__["name"] = default_name(self.url)
         if "order" not in given and self.format is ObjectFormat.REPLICATE_FILES:
             self.__dict__["order"] = FileOrder.LOAD_FIRST
-        if "settle" not in given and self.done_marker is None and shows_growing_objects(self.url):
+        by_time = self.order is FileOrder.MODIFIED  # S3's times are whole seconds: an object of the same one may follow
+        if "settle" not in given and self.done_marker is None and (by_time or shows_growing_objects(self.url)):
             self.__dict__["settle"] = DEFAULT_SETTLE_SECONDS
 
     @cached_property
