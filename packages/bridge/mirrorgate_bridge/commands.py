@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -130,7 +131,8 @@ def objects(
         raise typer.Exit(_GAVE_UP) from error
     _report(status, as_json=as_json)
     if is_interrupted:
-        raise typer.Exit(INTERRUPTED)
+        sys.stdout.flush()
+        os._exit(INTERRUPTED)  # Python would wait for a thread whose request takes longer than `stop.within`
     stops = [table_status.stop.error for table_status in status.tables if table_status.stop is not None]
     if any(is_final(error) or not isinstance(error, TemporarilyUnavailable | RejectedByGateway) for error in stops):
         raise typer.Exit(_REJECTED)

@@ -43,14 +43,14 @@ def landed(engine: sa.Engine) -> dict[str, list[int]]:
     return {name: keys(engine, name) for name in TABLES}
 
 
-def configure(config: Path, source: Path, address: str) -> None:
+def configure(config: Path, source: Path, address: str, within: str = "30 s") -> None:
     """Write the file of the bridge: JSON is YAML."""
     settings = {
         "name": "lake", "gateway": {"url": address, "key": ADMIN_KEY, "requests": 2}, "batch": {"max_messages": 2},
         "sources": [{
             "url": str(source), "name": "in", "format": "rows", "table_from_path": "{table}/…", "settle": "0",
         }],
-        "poll": "20 ms", "health": {"port": 0},
+        "poll": "20 ms", "health": {"port": 0}, "stop": {"within": within},
     }  # fmt: skip
     config.write_text(json.dumps(settings))
 
@@ -123,19 +123,24 @@ def test_lost_answers_and_new_processes_repeat_nothing(gateway: Gateway, tmp_pat
     assert landed(gateway.engine) == history.expected
 
 
-def test_sigterm_ends_the_bridge_after_its_requests(gateway: Gateway, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("within", "sent"), [("30 s", 1), ("50 ms", 0)])
+def test_sigterm_ends_the_bridge_after_its_requests_or_its_time_for_them(
+    gateway: Gateway, tmp_path: Path, within: str, sent: int
+) -> None:
     gateway.register("t", {"id": "int64"}, ["id"])
     source = tmp_path / "bucket"
     write(source, {"t/1": b'{"id": 1}'})
     with faulty_proxy(gateway.address, Held.ANSWERED) as proxy:
-        configure(tmp_path / "objects.yaml", source, proxy.url)
+        configure(tmp_path / "objects.yaml", source, proxy.url, within)
         with started("mirrorgate.cli", "bridge", "objects", "--config", tmp_path / "objects.yaml", "--json") as process:
             assert proxy.held.wait(60)
             process.send_signal(signal.SIGTERM)
             assert process.stderr is not None
             while "Stopping after the answers" not in process.stderr.readline():
                 pass
+            if sent:
+                proxy.release.set()
+            output, _ = process.communicate(timeout=40)  # the client waits for an answer for 60 s
             proxy.release.set()
-            output, _ = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert first_json(output)["tables"][0]["messages"] == 1
+    assert first_json(output)["tables"][0]["messages"] == sent

@@ -258,27 +258,30 @@ def run(
         return Patience(_GIVE_UP_SECONDS if once else None, stop, on_wait)
 
     failures: list[BaseException] = []
-    with ThreadPoolExecutor(settings.gateway.requests, "bridge-table") as pool:
-        loops = [
-            SourceLoop(settings, source, stores[source.name], client, patience, stop, pool, log, status)
-            for source in settings.sources
-        ]
+    pool = ThreadPoolExecutor(settings.gateway.requests, "bridge-table")
+    loops = [
+        SourceLoop(settings, source, stores[source.name], client, patience, stop, pool, log, status)
+        for source in settings.sources
+    ]
 
-        def guarded(loop: SourceLoop) -> None:
-            try:
-                loop.run(once=once)
-            except BaseException as error:  # noqa: BLE001  # the caller raises it
-                failures.append(error)
-                stop.set()
+    def guarded(loop: SourceLoop) -> None:
+        try:
+            loop.run(once=once)
+        except BaseException as error:  # noqa: BLE001  # the caller raises it
+            failures.append(error)
+            stop.set()
 
-        threads = [threading.Thread(target=guarded, args=[loop], name="bridge-source", daemon=True) for loop in loops]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(0.2)
-        if stop.is_set():
-            wait([future for loop in loops for future in loop.results()], settings.stop.within)
-            pool.shutdown(wait=False, cancel_futures=True)
+    threads = [threading.Thread(target=guarded, args=[loop], name="bridge-source", daemon=True) for loop in loops]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads) and not stop.wait(0.2):
+        pass
+    until = time.monotonic() + settings.stop.within
+    for thread in threads:
+        thread.join(max(until - time.monotonic(), 0))
+    left = wait([one for loop in loops for one in loop.results()], max(until - time.monotonic(), 0)).not_done
+    pool.shutdown(wait=False, cancel_futures=True)
+    if left:
+        log.warning("requests_abandoned", requests=len(left))
     if failures:
         raise failures[0]
