@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
 from mirrorgate.chunking.chunks import Chunk, Limits
 from mirrorgate.errors import Code, Misconfigured, RejectedInput
-from mirrorgate.file_content import Mark, check_unchanged
+from mirrorgate.file_content import Mark
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -199,8 +199,11 @@ class ParquetCutter:
         """
         with seekable(blocks) as (file, content):
             if mark is not None:
-                check_unchanged(content, mark)
                 skip = mark.next_message or 0
+                if content != mark.content:
+                    detail = f"it has changed since its first {skip} rows were sent, and is Parquet, which must not"
+                    remedy = f"Restore it. To correct it, move it away and give a file without its first {skip} rows."
+                    raise RejectedInput(Code.SOURCE_POSITION_LOST, detail, remedy=remedy)
             for chunk in self._cut(file, limits, skip):
                 yield chunk, content
 

@@ -72,7 +72,8 @@ def test_a_partly_sent_parquet_file_that_has_changed_is_rejected(
     assert ended.report["error"]["errors"][0]["pointer"] == "/id"
     write_parquet(file, ROWS)
     again = terminal.run("send", file, *PARQUET, "--producer", "p")
-    assert "source_position_lost" in again.errors
+    assert "source_position_lost: it has changed since its first 3 rows were sent" in again.errors
+    assert "give a file without its first 3 rows" in again.errors
 
 
 def test_a_folder_of_parquet_files_replaces_the_rows_of_a_table(
