@@ -17,9 +17,10 @@ BUCKET = "https://account.blob.core.windows.net/c"
 
 @pytest.mark.parametrize("query", ["sv=1&sig=secret", "se=2026-01-01T00:00:00Z&sig=secret"])
 @pytest.mark.parametrize("following", ["", ": connection refused", " in 3ms"])
-def test_an_error_shows_no_signature_of_an_address(query: str, following: str) -> None:
-    store = BucketStore(f"{BUCKET}?{query}", {})
-    error = store.error(OSError(f"GET {BUCKET}?{query}{following}"))
+def test_an_error_shows_no_password_or_signature_of_an_address(query: str, following: str) -> None:
+    address = BUCKET.replace("//", "//user:p@ss@")
+    store = BucketStore(f"{address}?{query}", {})
+    error = store.error(OSError(f"GET {address}?{query}{following}"))
     assert error.detail == f"{BUCKET}: GET {BUCKET}{following}"
 
 

@@ -49,7 +49,7 @@ class BucketStore:
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         """Prepare the source without connecting. Raises Misconfigured `bad_setting`."""
-        self.url = url.partition("?")[0]
+        self.url = without_queries(url.partition("?")[0])
         self._store = self._opened(url, options)
 
     def objects(self, prefix: str = "", after: str | None = None) -> Iterator[Found]:
@@ -110,7 +110,7 @@ class BucketStore:
             remedy = "Correct the name under `options`: they are obstore's, such as endpoint, region, access_key_id."
             raise Misconfigured(Code.BAD_SETTING, detail, remedy=remedy) from error
         except (BaseError, OSError, ValueError, TypeError) as error:
-            detail = f"{self.url} cannot be opened: {str(error).partition(chr(10))[0][:_MAX_TEXT]}"
+            detail = f"{self.url} cannot be opened: {without_queries(str(error).partition(chr(10))[0])[:_MAX_TEXT]}"
             raise Misconfigured(Code.BAD_SETTING, detail, remedy="Correct the `url` and its `options`.") from error
 
     @contextmanager

@@ -53,7 +53,7 @@ class _Decompressor(Protocol):
 
 def digest_of(text: str | bytes) -> str:
     """Return the short hash by which contents and ETags are compared."""
-    return sha256(text.encode() if isinstance(text, str) else text).hexdigest()[:_DIGEST]
+    return sha256(text.encode(errors="surrogatepass") if isinstance(text, str) else text).hexdigest()[:_DIGEST]
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,6 +160,8 @@ class _Simple:
 
 def _of_url(url: str, name: str, gateway_url: str, given: _Simple) -> "ObjectsSettings":
     """Return the settings of one source. Raises BadParameter."""
+    from pydantic import ValidationError
+
     from mirrorgate.file_paths import PathTemplate
     from mirrorgate.object_store import is_folder
     from mirrorgate_bridge.objects.settings import ObjectFormat, ObjectsSettings, SourceSettings
@@ -178,17 +180,22 @@ def _of_url(url: str, name: str, gateway_url: str, given: _Simple) -> "ObjectsSe
         raise typer.BadParameter(f"{error.detail}. {error.remedy}") from error
     if is_folder(url):
         url = str(Path(url.removeprefix("file://")).expanduser().resolve())  # the same name from any folder
-    source = SourceSettings(
-        url=url,
-        format=source_format,
-        options=given.options,
-        table=given.table,
-        table_from_path=templates,
-        parameters=given.parameters,
-    )
     gateway = GatewaySettings.model_construct(url=gateway_url)  # the client is open, with its key
     poll = 1.0 if is_folder(url) else 10.0
-    return ObjectsSettings(name=name, gateway=gateway, sources=(source,), poll=poll, health=None)
+    try:
+        source = SourceSettings(
+            url=url,
+            format=source_format,
+            options=given.options,
+            table=given.table,
+            table_from_path=templates,
+            parameters=given.parameters,
+        )
+        return ObjectsSettings(name=name, gateway=gateway, sources=(source,), poll=poll, health=None)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"] if part != "[key]")
+        raise typer.BadParameter(f"{place} {first['msg']}. {first.get('ctx', {}).get('remedy', '')}") from error
 
 
 def _check(settings: "ObjectsSettings", client: "GatewayClient") -> None:

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from app.yaml_text import BadFile
 from mirrorgate.cli.main import app
 from mirrorgate.file_paths import FileOrder
-from mirrorgate_bridge.objects.settings import ObjectFormat, read_settings
+from mirrorgate_bridge.objects.settings import ObjectFormat, default_name, read_settings
 from tests.support.processes import REPOSITORY
 
 ENVIRONMENT = {"MIRRORGATE_API_KEY": "mg_1"}
@@ -42,6 +42,9 @@ def test_defaults_follow_the_store_and_the_format(tmp_path: Path) -> None:
     )
     assert folder.parameters == {"null": ""}
     assert (folder.settle, folder.names.done_marker, folder.name) == (0.0, ".ok", "-mnt-x")
+    names = {default_name(url) for url in ("/mnt/é", "/mnt/è", f"/a/{'x' * 100}", f"/b/{'x' * 100}")}
+    assert (len(names), max(map(len, names))) == (4, 100)
+    assert default_name("https://user:secret@host/x?sig=secret") == "https-host-x"
     assert by_time.settle == 5.0  # the times of S3 are whole seconds
 
 
@@ -83,6 +86,8 @@ poll: often
         (["s3://b", "--format", "rows"], "requires --table or --table-from-path"),
         (["s3://b", "--format", "arcion", "--table-from-path", "{x}/"], "has no {table}"),
         (["s3://b", "--format", "arcion", "--option", "region"], "must be NAME=VALUE; region has no value"),
+        (["s3://b", "--format", "arcion", "--name", "é"], "name is not a name. Use up to 100 visible ASCII"),
+        (["s3://b", "--format", "arcion", "--parameter", "table=t"], "parameters.table is set by the bridge. Write it"),
     ],
 )
 def test_options_that_do_not_fit_are_wrong_usage(arguments: list[str], said: str) -> None:

@@ -39,12 +39,13 @@ _PATTERNS: Final = {
 }
 
 
+_USER: Final = re.compile(r"(https?://)[^\s/?]*@")
 _QUERY: Final = re.compile(r"(https?://[^\s?]+)\?\S*?(?=:?(?:\s|$))")
 
 
 def without_queries(text: str) -> str:
-    """Return a string without the queries of its addresses, such as a signature, whose times have colons."""
-    return _QUERY.sub(r"\1", text)
+    """Return a string without passwords and queries of its addresses, such as a signature, whose times have colons."""
+    return _QUERY.sub(r"\1", _USER.sub(r"\1", text))
 
 
 def store_fault(text: str) -> StoreFault | None:

@@ -22,6 +22,7 @@ from uuid import UUID, uuid4, uuid5
 from mirrorgate.arrow_rows import Columns
 from mirrorgate.chunking.chunks import Chunk, Limits
 from mirrorgate.errors import Code, MirrorgateError, Misconfigured, RejectedInput, TemporarilyUnavailable
+from mirrorgate.errors.store_faults import without_queries
 from mirrorgate.file_content import Mark, digest_of, stored_mark
 from mirrorgate.file_paths import FileNames, name_of
 from mirrorgate.folder import FileBlocks, FolderStore, Found, ObjectGone
@@ -343,6 +344,7 @@ def _objects(address: str, options: Mapping[str, str]) -> list[GivenFile]:
     if folder.endswith("/"):  # a bucket without a slash at its end
         folder, key = url, ""
     store = open_store(f"{folder}{mark}{query}", options)
+    folder, url = without_queries(folder), without_queries(url)
     if not key:
         return _below(store, f"{folder}/", f"{folder}/")
     try:

@@ -24,7 +24,8 @@ from mirrorgate.chunking.avro_messages import split_replicate
 from mirrorgate.chunking.chunks import Limits
 from mirrorgate.chunking.json_messages import split_json
 from mirrorgate.errors import Misconfigured
-from mirrorgate.file_content import Cutter, Mark, StreamCutter
+from mirrorgate.errors.store_faults import without_queries
+from mirrorgate.file_content import Cutter, Mark, StreamCutter, digest_of
 from mirrorgate.file_paths import FileNames, FileOrder, PathTemplate, plain_name
 from mirrorgate.object_store import shows_growing_objects
 from mirrorgate.source import Source, SourceFormat
@@ -288,5 +289,7 @@ def read_settings(path: Path, environment: Mapping[str, str]) -> ObjectsSettings
 
 
 def default_name(url: str) -> str:
-    """Return the name of a source that has none."""
-    return re.sub(r"[^!-.0-~]+", "-", url.partition("?")[0].rstrip("/").replace("://", "-").replace("/", "-"))[-100:]
+    """Return the name of a source that has none; a hash at its end tells long and foreign addresses apart."""
+    text = without_queries(url.partition("?")[0]).rstrip("/").replace("://", "-").replace("/", "-")
+    name = re.sub(r"[^!-.0-~]+", "-", text)
+    return name if name == text and len(name) <= 100 else f"{name[-83:]}-{digest_of(text)}"
