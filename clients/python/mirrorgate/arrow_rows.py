@@ -6,15 +6,15 @@ that programs without these rows do not need it.
 
 import base64
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from tempfile import TemporaryFile
+from tempfile import TemporaryFile, gettempdir
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
 from mirrorgate.chunking.chunks import Chunk, Limits
-from mirrorgate.errors import Code, Misconfigured, RejectedInput
+from mirrorgate.errors import Code, Misconfigured, RejectedInput, TemporarilyUnavailable
 from mirrorgate.file_content import Mark
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def counted_from(first: int, problems: Sequence[Mapping[str, Any]]) -> list[dict
 def seekable(blocks: Iterable[bytes]) -> Iterator[tuple[BinaryIO, str]]:
     """Yield a file with the content of the blocks, and its hash; a temporary file if they are not from one.
 
-    The disk of the temporary folder must have room for it. The file is gone when the process ends, however it ends.
+    The file is gone when the process ends, however it ends. Raises TemporarilyUnavailable if its disk has no room.
     """
     content, file = sha256(), getattr(blocks, "file", None)
     if file is not None:
@@ -173,12 +173,29 @@ def seekable(blocks: Iterable[bytes]) -> Iterator[tuple[BinaryIO, str]]:
             content.update(block)
         yield file, content.hexdigest()[:16]
         return
-    with TemporaryFile(prefix="mirrorgate-") as spool:
+    with _room():
+        spool = TemporaryFile(prefix="mirrorgate-")  # noqa: SIM115  # closed below, where an error is left out
+    try:
         for block in blocks:
             content.update(block)
-            spool.write(block)
-        spool.seek(0)
+            with _room():
+                spool.write(block)
+        with _room():
+            spool.seek(0)
         yield spool, content.hexdigest()[:16]
+    finally:
+        with suppress(OSError):  # of what a full disk has not taken
+            spool.close()
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        detail = f"it needs room in the temporary folder {gettempdir()}: {error.strerror}"
+        remedy = "Make room there, or name a folder with room for the whole object in TMPDIR."
+        raise TemporarilyUnavailable(Code.SOURCE_UNAVAILABLE, detail, remedy=remedy) from error
 
 
 @dataclass(frozen=True)

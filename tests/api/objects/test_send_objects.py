@@ -1,7 +1,7 @@
 """`mirrorgate send` with addresses of object storage: objects are listed, sent and continued as files are."""
 
 import gzip
-from io import BytesIO
+from io import BufferedRandom, BytesIO, FileIO
 
 import obstore
 import pyarrow as pa
@@ -9,10 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
+from mirrorgate import arrow_rows
 from tests.api.calls import Gateway
 from tests.api.commands import Ended, Terminal
+from tests.api.objects.bridging import bridge_of
 from tests.api.objects.test_s3 import Bucket, bucket, keys, rows
 from tests.support.http.stand_in import StandIn, serving
+from tests.support.waiting import wait_until
 
 __all__ = ["bucket"]
 
@@ -84,6 +87,23 @@ def test_an_object_or_bucket_that_is_not_there_is_named(terminal: Terminal, buck
     assert "end it with a slash" in " ".join(missing.errors.split())
     empty = send(terminal, bucket, "none/")
     assert "there is no file" in empty.errors
+
+
+def test_a_full_temporary_folder_is_waited_for_as_the_store_is(
+    terminal: Terminal, gateway: Gateway, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.register("t", {"id": "int64"}, ["id"])
+    bucket.put(**{"1.parquet": parquet(0)})
+    bridge = bridge_of(gateway.address, bucket.url, "rows", table="t", options=bucket.options)
+    with monkeypatch.context() as full:
+        full.setattr(arrow_rows, "TemporaryFile", lambda **_: BufferedRandom(FileIO("/dev/full", "r+")))
+        sent = send(terminal, bucket, "1.parquet")
+        with bridge.running():
+            wait_until(lambda: bridge.status.reasons(), within=30, what="the table waits")
+            (reason,) = bridge.status.reasons()
+    assert (sent.status, "No space left on device" in sent.errors) == (3, True)
+    assert "No space left on device" in reason
+    assert bridge.run()["t"].messages == 2
 
 
 def test_a_file_of_a_web_server_is_sent(terminal: Terminal, api_engine: sa.Engine) -> None:
