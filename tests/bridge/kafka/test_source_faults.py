@@ -5,7 +5,7 @@ from confluent_kafka import KafkaError
 from tests.api.calls import Gateway
 from tests.bridge.kafka.conftest import Run
 from tests.bridge.kafka.running import ids, row, rows_topic
-from tests.support.kafka import MockCluster, Record
+from tests.support.kafka import MockCluster, Record, kafka_cluster
 
 FETCH = 1
 """The number of the request in Kafka's protocol."""
@@ -107,6 +107,19 @@ def test_a_topic_that_is_created_again_while_it_is_read_stops_and_names_the_choi
         cluster.create_topic("live")
         cluster.produce("live", [Record(row(10))])
         assert bridge.stops("live").state.code == "source_position_lost"
+
+
+def test_a_longer_topic_under_the_same_name_is_known_by_its_id(gateway: Gateway, run: Run) -> None:
+    topic = rows_topic(gateway, "longer", "f.longer")
+    with kafka_cluster(1, topic_ids=True) as cluster:
+        cluster.create_topic("longer")
+        cluster.produce("longer", [Record(row(0))])
+        with run(topic, settings={"bootstrap.servers": cluster.bootstrap}) as bridge:
+            bridge.reaches("longer", 0)
+            cluster.delete_topic("longer")
+            cluster.create_topic("longer")
+            cluster.produce("longer", [Record(row(n)) for n in (1, 2)])
+            assert bridge.stops("longer").state.code == "source_position_lost"
 
 
 def test_a_number_of_partitions_that_changes_while_they_are_read_stops_them(

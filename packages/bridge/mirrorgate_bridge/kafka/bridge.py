@@ -37,7 +37,7 @@ from app.observability.process_metrics import ProcessMetrics
 from mirrorgate.errors import Code, MirrorgateError, Misconfigured
 from mirrorgate.process_memory import collect_seldom, keep_freed_memory
 from mirrorgate_bridge.health import Health, serving
-from mirrorgate_bridge.kafka.buffer import CannotContinue, Choices
+from mirrorgate_bridge.kafka.buffer import Choices, log_ended
 from mirrorgate_bridge.kafka.cluster import Cluster, error_of, is_incremental, open_consumer
 from mirrorgate_bridge.kafka.delivery import Counters
 from mirrorgate_bridge.kafka.partition import Partition, SharedResources
@@ -319,6 +319,7 @@ class KafkaBridge:
             self.trouble = None
         for partition in [*self.partitions.values()]:
             if partition.topic in counts:
+                partition.topic_is(self._shared.cluster.ids.get(partition.topic))
                 partition.partitions_are(counts[partition.topic])
 
     def _on_assign(self, consumer: Consumer, assigned: list[TopicPartition]) -> None:
@@ -408,14 +409,7 @@ class KafkaBridge:
         partition = self.partitions.get((message.topic() or "", message.partition() or 0))
         if error.code() in _LOST:
             if partition is not None and partition.reads:
-                partition.stop_because(
-                    CannotContinue(
-                        Code.SOURCE_POSITION_LOST,
-                        f"the brokers no longer have the offset after {partition.last_offset}: it was deleted, or the "
-                        "topic was created again",
-                        "Start the bridge again: it names the offsets that are left, and the choices.",
-                    )
-                )
+                partition.stop_because(log_ended(partition.last_offset))
             return
         self._on_error(error)
 

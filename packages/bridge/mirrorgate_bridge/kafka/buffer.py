@@ -440,6 +440,15 @@ def _lost(detail: str, log: Log) -> CannotContinue:
     )
 
 
+def log_ended(last_offset: int | None) -> CannotContinue:
+    """Return the reason to stop a partition whose log was cut off or created again while it was read."""
+    return CannotContinue(
+        Code.SOURCE_POSITION_LOST,
+        f"the brokers no longer have the offset after {last_offset}: it was deleted, or the topic was created again",
+        "Start the bridge again: it names the offsets that are left, and the choices.",
+    )
+
+
 def producer_name(cluster: str, group: str, topic: str, partition: int) -> str:
     """Return the producer's name at the gateway: visible ASCII, at most 255 characters.
 

@@ -117,7 +117,8 @@ class Cluster:
         self._settings: dict[str, str | int | float | bool] = {**settings}
         self._admin: AdminClient | None = None
         self._has_controller = False
-        self._ids: dict[str, str | None] = {}
+        self.ids: dict[str, str | None] = {}
+        """The id of each topic, as `learn_ids` found it last."""
         self.partitions: dict[str, int] = {}
         """The number of partitions of each topic, as `topics` found it last."""
 
@@ -139,21 +140,21 @@ class Cluster:
             raise error_of(error.args[0]) from None
         if offsets is None:
             raise TemporarilyUnavailable(Code.SOURCE_UNAVAILABLE, f"Kafka: {topic}/{partition} does not answer")
-        return Log(offsets[0], offsets[1], self._ids.get(topic), self.partitions.get(topic, partition + 1))
+        return Log(offsets[0], offsets[1], self.ids.get(topic), self.partitions.get(topic, partition + 1))
 
     def learn_ids(self, topics: Iterable[str]) -> None:
-        """Ask once for the id of each topic. Old brokers have none, and a missing right hides it."""
-        unknown = [topic for topic in topics if topic not in self._ids]
-        if not unknown or not self._has_controller:
+        """Ask for the id of each topic. Old brokers have none, and a missing right hides it."""
+        asked = [*topics]
+        if not asked or not self._has_controller:
             return
         if self._admin is None:
             self._admin = AdminClient(self._settings, logger=QUIET)
-        for topic, answer in self._admin.describe_topics(TopicCollection(unknown), request_timeout=_SECONDS).items():
+        for topic, answer in self._admin.describe_topics(TopicCollection(asked), request_timeout=_SECONDS).items():
             try:
                 identity = str(answer.result().topic_id)
             except KafkaException:
                 continue
-            self._ids[topic] = None if set(identity) <= set("A=") else identity
+            self.ids[topic] = None if set(identity) <= set("A=") else identity
 
     def offset_at(self, topic: str, partition: int, moment: datetime) -> int | None:
         """Return the first offset at or after a time, None if there is none. Raises MirrorgateError."""

@@ -24,6 +24,7 @@ from mirrorgate_bridge.kafka.buffer import (
     Position,
     RecordBuffer,
     check_partitions,
+    log_ended,
     next_offset,
     producer_name,
 )
@@ -181,6 +182,12 @@ class Partition:
         """Stop the partition for a reason that the consumer found. Called by other threads."""
         self._stop_reason = reason
         self.buffer.close()
+
+    def topic_is(self, identity: str | None) -> None:
+        """Stop the partition if its topic has another id than when it was opened."""
+        known = self._log_state and self._log_state.topic_id
+        if known and identity and known != identity and self._stop_reason is None:
+            self.stop_because(log_ended(self.last_offset))
 
     def partitions_are(self, count: int) -> None:
         """Stop the partition if the number of partitions has changed and its tables need their order."""
