@@ -237,6 +237,9 @@ class ParquetCutter:
         with _damage():
             parquet = pq.ParquetFile(file)
             schema, groups, at = plain_schema(parquet.schema_arrow), [*range(parquet.num_row_groups)], 0
+        if twice := {name for name in schema.names if schema.names.count(name) > 1}:
+            detail = f"the file has several columns with the name {min(twice)}"
+            raise RejectedInput(Code.BAD_REQUEST, detail, remedy="Give each column its own name.")
         schema = without(schema, self.on_columns(ArrowColumns(schema)))
         while groups and at + parquet.metadata.row_group(groups[0]).num_rows <= skip:
             at += parquet.metadata.row_group(groups.pop(0)).num_rows
@@ -244,9 +247,9 @@ class ParquetCutter:
         while True:
             with _damage():
                 batch = next(batches, None)
-            if batch is None:
-                return
-            plain, start = plain_batch(batch, schema), max(0, skip - at)
+                if batch is None:
+                    return
+                plain, start = plain_batch(batch, schema), max(0, skip - at)
             while start < plain.num_rows:
                 piece = piece_of(plain, start, max_rows, limits.max_bytes)
                 yield Chunk(stream_of(piece), at + start, piece.num_rows, 0, 0, 1, 0)
@@ -259,6 +262,6 @@ def _damage() -> Iterator[None]:
     """Turn PyArrow's errors about a file into RejectedInput."""
     try:
         yield
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, NotImplementedError) as error:
         remedy = "Give a complete Parquet file."
         raise RejectedInput(Code.BAD_REQUEST, "the file cannot be read as Parquet", remedy=remedy) from error

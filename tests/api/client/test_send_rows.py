@@ -95,9 +95,12 @@ def test_a_folder_of_parquet_files_replaces_the_rows_of_a_table(
 def test_a_damaged_parquet_file_is_named(terminal: Terminal, tmp_path: Path) -> None:
     write_parquet(tmp_path / "a.parquet", ROWS)
     (tmp_path / "b.parquet").write_bytes((tmp_path / "a.parquet").read_bytes()[:20])
+    pq.write_table(pa.Table.from_arrays([pa.array([1])] * 2, ["id", "id"]), tmp_path / "c.parquet")
     ended = terminal.run("send", tmp_path, *PARQUET)
     assert ended.status == 1
     assert "b.parquet: the file cannot be read as Parquet" in ended.errors
+    ended = terminal.run("send", tmp_path / "c.parquet", *PARQUET)
+    assert "several columns with the name id" in ended.errors
 
 
 def of_lake(api_address: str, folder: Path) -> Any:

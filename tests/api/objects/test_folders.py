@@ -92,6 +92,20 @@ def test_a_stopped_table_holds_up_no_other_and_continues_when_its_object_is_mend
     assert (keys(gateway.engine, "a"), keys(gateway.engine, "b")) == ([0, 1, 2, 3], [2, 3])
 
 
+def test_a_crash_stops_its_table_alone(gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(body: bytes) -> str:
+        return {rows(0): "application/json"}[body]
+
+    gateway.register("u", COLUMNS, ["id"])
+    write(tmp_path, {"t/1": rows(9), "u/1": rows(0)})
+    monkeypatch.setattr("mirrorgate_bridge.objects.table.content_type_of", crash)
+    tables = bridge_of(gateway.address, tmp_path, "rows", "{table}/…").run()
+    stop = tables["t"].stop
+    assert stop is not None
+    assert (stop.error.code, tables["u"].messages) == ("internal", 2)
+    assert stop.error.detail.startswith("KeyError at ")
+
+
 def test_dead_letters_keep_rejected_messages_and_the_table_continues(gateway: Gateway, tmp_path: Path) -> None:
     gateway.put("/v1/tables/t", json={"options": {"dead_letters": "accept"}}).raise_for_status()
     write(tmp_path, {"1": rows(0) + b'{"id": "x", "note": null}\n' + rows(3)})

@@ -17,6 +17,7 @@ one, or lies behind it by objects that hold no message.
 
 import threading
 import time
+import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -315,6 +316,11 @@ class TableReader:
         except MirrorgateError as error:
             self.has_more = False
             self._stop(error)
+        except Exception as error:  # noqa: BLE001  # a crash of one table must not end the others
+            at = traceback.format_tb(error.__traceback__)[-1].strip().splitlines()[0]
+            detail = f"{type(error).__name__} at {at}"
+            self.has_more = False
+            self._stop(MirrorgateError(Code.INTERNAL, detail, remedy="Report this as a bug."))
 
     def _wait(self, error: TemporarilyUnavailable) -> None:
         """Retry with the next listing, unless patience has ended: then stop."""
