@@ -19,7 +19,7 @@ from app.landing.zone_owner import ZONE_MARKER, claim_zone
 from app.settings import Settings
 from app.staging.connection.database import installation_id
 from mirrorgate.errors import Code, Misconfigured
-from spark_jobs import drain as drains
+from spark_jobs import drain_process as drains
 from spark_jobs.build_files import MIN_LOCAL_JOB_BYTES
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_process import run_drain
