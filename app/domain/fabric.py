@@ -7,6 +7,8 @@ one reader takes both forms and ignores unknown keys.
 Sources: the definitions `MirroringStatusResponse`, `TableMirroringStatusResponse` and `ErrorResponse` of Fabric's REST
 API specification, version v1; Microsoft Learn, "Monitor Fabric mirrored database replication" and "Troubleshoot Fabric
 mirrored databases". docs/operate/fabric-database.md has the same table of states.
+
+`split_address` splits the address of an item in OneLake.
 """
 
 import json
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, Literal
+from urllib.parse import SplitResult, urlsplit
 
 from app.domain.model.names import TableName
 from mirrorgate.errors import Code
@@ -434,3 +437,8 @@ def _of_state(raw: str, error: str | None) -> FabricTrouble | None:
     summary = f"the mirrored database is {raw or 'in no state'}: {known.meaning}"
     detail = f"{summary} ({error})" if error else summary
     return FabricTrouble(code, detail, known.remedy or "", code not in _WARNINGS, summary)
+
+
+def split_address(address: str) -> SplitResult:
+    """Split an address whose names can have brackets, which `urlsplit` alone takes for those of an IPv6 host."""
+    return urlsplit(address.replace("[", "%5B").replace("]", "%5D"))

@@ -21,6 +21,7 @@ from app.domain.fabric import (
     parse_fault,
     parse_table,
     parse_table_sync,
+    split_address,
 )
 from app.fabric.definition import Definition, changed_parts, definition_parts, item_files, parse_definition
 from app.fabric.transport import (
@@ -90,7 +91,7 @@ def names_in_address(landing_zone: str) -> tuple[str, str] | None:
 
     The landing zone itself is checked where it is opened; this reads no more than both names.
     """
-    parts = urlsplit(landing_zone.replace("[", "%5B").replace("]", "%5D"))  # a bare one ends in ValueError
+    parts = split_address(landing_zone)
     path = [unquote(part) for part in parts.path.split("/") if part]
     if "onelake" not in (parts.hostname or ""):
         return None

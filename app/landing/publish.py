@@ -110,9 +110,8 @@ def remove_table_folder(
     generation = table.generation if isinstance(marker, str) else Generation(marker.generation)
     mismatch = marker_mismatch(zone, replace(table, generation=generation), installation_id)
     if mismatch is not None:
-        remedy = "Move the folder out of the landing zone, or delete it: the drop goes on."
-        detail = f"{mismatch}; move or delete it, and the drop goes on"
-        raise InvariantBroken(Code.LANDING_FOLDER_LOST, detail, remedy=remedy)
+        remedy = "Move the folder out of the landing zone, or delete it. The drain then completes the drop."
+        raise InvariantBroken(Code.LANDING_FOLDER_LOST, mismatch, remedy=remedy)
     check_epoch()
     zone.remove_folder(folder, scratch.path("dropped"), etag)
     if zone.kind(folder) is not PathKind.ABSENT:

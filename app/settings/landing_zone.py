@@ -12,7 +12,9 @@ from pydantic import BaseModel, Field
 
 from mirrorgate.errors import Code, Misconfigured
 
-_HTTPS_HOST: Final = r"^https://([\w.-]+|\[[\da-fA-F:.]+\])(:\d{1,5})?$"
+HOST: Final = r"([\w.-]+|\[[\da-fA-F:.]+\])(:\d{1,5})?"
+"""Pattern of a host name or address with a port or none, as clients can read it."""
+_HTTPS_HOST: Final = f"^https://{HOST}$"
 
 
 class FabricSettings(BaseModel, use_attribute_docstrings=True):

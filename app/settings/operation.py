@@ -6,6 +6,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field, SecretStr, field_validator
 
+from app.settings.landing_zone import HOST
+
 
 class LogFormat(StrEnum):
     """Form of a log line."""
@@ -64,7 +66,7 @@ class AlertSettings(BaseModel, use_attribute_docstrings=True):
     @field_validator("alert_url")
     @classmethod
     def _alert_address(cls, value: SecretStr | None) -> SecretStr | None:
-        form = r"https?://([^\s/?#@]*@)?([\w.-]+|\[[\da-fA-F:.]+\])(:\d{1,5})?([/?#][^\x00-\x1f\x7f]*)?"
+        form = rf"https?://([^\s/?#@]*@)?{HOST}([/?#][^\x00-\x1f\x7f]*)?"
         if value is not None and not re.fullmatch(form, value.get_secret_value()):
             raise ValueError("must be an address that begins with https:// or http:// and a host")
         return value

@@ -172,9 +172,7 @@ def test_a_drop_leaves_the_folder_of_another_table_or_gateway_alone(
     zone: LocalZone, tmp_path: Path, foreign: str
 ) -> None:
     FOREIGN[foreign](zone, tmp_path)
-    with pytest.raises(
-        InvariantBroken, match=f"{Code.LANDING_FOLDER_LOST}.*move or delete it, and the drop goes on"
-    ) as stop:
+    with pytest.raises(InvariantBroken, match=Code.LANDING_FOLDER_LOST) as stop:
         remove_table_folder(zone, table("t"), INSTALLATION, SCRATCH, owns)
     assert stop.value.remedy.startswith("Move the folder out of the landing zone")  # a release is rejected meanwhile
     assert zone.kind("t") is not PathKind.ABSENT

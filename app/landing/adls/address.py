@@ -4,8 +4,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, unquote
 
+from app.domain.fabric import split_address
 from mirrorgate.errors import Code, Misconfigured
 
 _ONELAKE: Final = re.compile(r"(^|\.)dfs\.fabric\.microsoft\.[a-z]+$|^[\w-]*onelake\.dfs\.")
@@ -28,7 +29,7 @@ class StorageAddress:
     @classmethod
     def parse(cls, url: str) -> "StorageAddress":
         """Parse an address. Raise Misconfigured `landing_zone_unsupported` for any form but OneLake's and ADLS's."""
-        parts = urlsplit(url.replace("[", "%5B").replace("]", "%5D"))  # of a name: a bare one ends in ValueError
+        parts = split_address(url)
         if parts.scheme not in ("abfss", "https"):
             raise _unsupported(f"its scheme is {parts.scheme}, not abfss or https")
         if parts.query or parts.fragment or parts.password is not None:

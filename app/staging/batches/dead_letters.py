@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import sqlalchemy as sa
 
@@ -172,11 +172,15 @@ def insert_letters(connection: sa.Connection, entries: Sequence[tuple[TableLette
         connection.execute(INSERT_LETTER, rows)
 
 
-def mark_replayed(connection: sa.Connection, settled: Sequence[tuple[LetterReplay, BatchSequence]]) -> None:
+Replayed: TypeAlias = tuple[LetterReplay, BatchSequence, Table]
+"""A dead letter that is settled, with the batch and the table of its message."""
+
+
+def mark_replayed(connection: sa.Connection, settled: Sequence[Replayed]) -> None:
     """Settle locked dead letters as replayed, each by its batch; dying before COMMIT leaves them waiting."""
     rows = [
         {"letter_id": one.letter_id, "principal": one.principal, "corrected": one.corrected, "sequence": sequence}
-        for one, sequence in settled
+        for one, sequence, _ in settled
     ]
     if rows:
         connection.execute(MARK_REPLAYED, rows)
@@ -272,7 +276,7 @@ class DeadLetterTransaction:
     _locked: dict[int, LockedLetter] = field(default_factory=dict)
     """The dead letters that requests replay, without those that this transaction has settled."""
     _new: list[tuple[TableLetters, RequestIdentity | None]] = field(default_factory=list)
-    _replayed: list[tuple[LetterReplay, BatchSequence]] = field(default_factory=list)
+    replayed: list[Replayed] = field(default_factory=list)
 
     def lock(self, connection: sa.Connection) -> None:
         """Read, under the tables' locks, what the requests depend on, and lock the dead letters that they replay."""
@@ -299,13 +303,13 @@ class DeadLetterTransaction:
             self._new.append((entry, request.identity))
         if request.replay is not None:
             [receipt] = receipts
-            self._replayed.append((request.replay, receipt.sequence))
+            self.replayed.append((request.replay, receipt.sequence, request.batches[0].table))
             del self._locked[request.replay.letter_id]
 
     def store(self, connection: sa.Connection) -> None:
         """Write the new dead letters and settle the replayed ones; dying before COMMIT leaves everything as it was."""
         insert_letters(connection, self._new)
-        mark_replayed(connection, self._replayed)
+        mark_replayed(connection, self.replayed)
 
     def _with(self, entry: TableLetters) -> tuple[int, int]:
         letters, size = self._waiting.get(entry.table.table_id, (0, 0))

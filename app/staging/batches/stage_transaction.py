@@ -24,7 +24,7 @@ from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.row_image import CompletedBytes, TooMuchTogether
 from app.domain.rows.source_order import Reached
 from app.staging.batches.batch import AlreadyStaged, Batch, BlockKey, Receipt, StagingRequest, TableMoved
-from app.staging.batches.dead_letters import DeadLetterTransaction
+from app.staging.batches.dead_letters import DeadLetterTransaction, Replayed
 from app.staging.batches.idempotency import IdempotencyTransaction
 from app.staging.batches.load_transaction import LoadTransaction
 from app.staging.batches.row_images import note_touched, read_present_keys, read_row_images, write_row_images
@@ -235,6 +235,7 @@ class StagedGroup:
     blocks: Sequence[NewBlock]
     transaction: TransactionId | None
     missing: Sequence[MissingChanges] = ()
+    replayed: Sequence[Replayed] = ()
 
 
 def stage_requests(
@@ -265,7 +266,7 @@ def stage_requests(
     loads.store(connection)
     idempotency.store(connection)
     letters.store(connection)
-    return StagedGroup(outcomes, blocks, transaction, missing)
+    return StagedGroup(outcomes, blocks, transaction, missing, letters.replayed)
 
 
 def check_gaps(connection: sa.Connection, batches: Sequence[Batch]) -> None:

@@ -157,11 +157,9 @@ class GroupTransaction:
                     log.warning(
                         "changes_missing", table=str(table.name), changes=changes, remedy="Load the table again."
                     )
-                for request, outcome in zip(requests, staged.outcomes, strict=True):
-                    if (replay := request.replay) is not None and isinstance(outcome, list):
-                        table, action = request.batches[0].table, "dead letter replayed"
-                        details = {"letter": replay.letter_id, "corrected": replay.corrected}
-                        record_event(connection, table, replay.principal, action, details=details)
+                for replay, sequence, table in staged.replayed:
+                    details = {"letter": replay.letter_id, "corrected": replay.corrected, "sequence": sequence}
+                    record_event(connection, table, replay.principal, "dead letter replayed", details=details)
                 known = staged.transaction or current_transaction_id(connection)
                 self._commit(transaction, known)
                 self.staged.set()

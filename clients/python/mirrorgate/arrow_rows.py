@@ -262,6 +262,6 @@ def _damage() -> Iterator[None]:
     """Turn PyArrow's errors about a file into RejectedInput."""
     try:
         yield
-    except (OSError, ValueError, NotImplementedError) as error:
+    except (OSError, ValueError, NotImplementedError) as error:  # the last one for a type that PyArrow does not read
         remedy = "Give a complete Parquet file."
         raise RejectedInput(Code.BAD_REQUEST, "the file cannot be read as Parquet", remedy=remedy) from error

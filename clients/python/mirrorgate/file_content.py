@@ -51,9 +51,9 @@ class _Decompressor(Protocol):
     def decompress(self, data: bytes, /) -> bytes: ...
 
 
-def digest_of(text: str | bytes) -> str:
-    """Return the short hash by which contents and ETags are compared."""
-    return sha256(text.encode(errors="surrogatepass") if isinstance(text, str) else text).hexdigest()[:_DIGEST]
+def digest_of(text: str | bytes, digits: int = _DIGEST) -> str:
+    """Return the short hash by which contents, ETags and keys are compared."""
+    return sha256(text.encode(errors="surrogatepass") if isinstance(text, str) else text).hexdigest()[:digits]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Mark:
         text = _compact(fields)
         if len(text) <= MAX_CHARACTERS:
             return text
-        fields["h"] = _hash_of(self.key)
+        fields["h"] = digest_of(self.key, _KEY_HASH)
         key = self.key[:MAX_CHARACTERS]
         while len(text) > MAX_CHARACTERS:
             key = key[:-1]
@@ -113,11 +113,7 @@ class Mark:
         """Return whether the mark is at this object."""
         if self.key_hash is None:
             return key == self.key
-        return key.startswith(self.key) and _hash_of(key) == self.key_hash
-
-
-def _hash_of(key: str) -> str:
-    return sha256(key.encode(errors="surrogatepass")).hexdigest()[:_KEY_HASH]
+        return key.startswith(self.key) and digest_of(key, _KEY_HASH) == self.key_hash
 
 
 def stored_mark(producer: str, sequence: int, position: str | None) -> Mark | None:

@@ -96,7 +96,8 @@ def test_a_letter_is_replayed_with_a_corrected_message_and_then_settled(table: G
     assert (letter["state"], letter["corrected"], letter["replayed_sequence"]) == ("replayed", True, 1)
     assert table.status("t")["dead_letters"]["waiting"] == 0
     [event] = table.events("t")
-    assert (event["action"], event["details"]) == ("dead letter replayed", {"letter": letter["id"], "corrected": True})
+    details = {"letter": letter["id"], "corrected": True, "sequence": 1}
+    assert (event["action"], event["details"]) == ("dead letter replayed", details)
 
 
 def test_all_that_wait_are_replayed_by_one_call(table: Gateway) -> None:

@@ -101,7 +101,7 @@ def test_the_status_counts_the_waiting_letters_of_the_present_generation(engine:
 
 def test_discarding_a_range_leaves_what_is_settled_and_what_lies_outside(engine: sa.Engine, table: Table) -> None:
     first, second, third, fourth = store(engine, table, 4)
-    sql.call(engine, mark_replayed, [(LetterReplay(second, "key", corrected=False), BatchSequence(1))])
+    sql.call(engine, mark_replayed, [(LetterReplay(second, "key", corrected=False), BatchSequence(1), table)])
     assert (discard(engine, table, first, third), discard(engine, table, first, third)) == (2, 0)
     states = sql.rows(engine, "SELECT letter_id, state FROM mirrorgate.dead_letters ORDER BY 1")
     assert states == [(first, "discarded"), (second, "replayed"), (third, "discarded"), (fourth, "waiting")]

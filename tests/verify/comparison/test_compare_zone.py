@@ -318,31 +318,34 @@ def test_publishers_by_time_and_of_text_are_compared(tmp_path: Path, target: Pat
     assert "column id holds text" in found.detail
 
 
-def test_a_file_that_vanishes_does_not_end_the_comparison_of_other_tables(
-    zone: Path, target: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def two_tables(zone: Path, target: Path) -> Path:
+    """Return a zone with two tables, which differ from their Delta tables."""
     shutil.copytree(zone / NAME, zone / "another")
     for name in (NAME, "another"):
         write_deltalake(target / name, rows_of((1, "a", "1.00")))
+    return zone
+
+
+def test_a_file_that_vanishes_does_not_end_the_comparison_of_other_tables(
+    two_tables: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     list_all = compare_zone_module.list_files
 
     def list_and_lose(*args: Any) -> Any:
         listed = list_all(*args)
-        (zone / "another" / parquet_name(2)).unlink(missing_ok=True)
+        (two_tables / "another" / parquet_name(2)).unlink(missing_ok=True)
         return listed
 
     monkeypatch.setattr(compare_zone_module, "list_files", list_and_lose)
-    found = findings(zone, target)
+    found = findings(two_tables, target)
     assert (found[0].table, found[0].code) == ("another", "against_not_compared")
     assert {one.table for one in found[1:]} == {NAME}
 
 
 def test_an_error_in_the_comparison_of_a_table_is_told_of_it_and_does_not_end_that_of_others(
-    zone: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+    two_tables: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(zone / NAME, zone / "another")
-    for name in (NAME, "another"):
-        write_deltalake(target / name, rows_of((1, "a", "1.00")))
     read = compare_zone_module.read_metadata
 
     def fail_once(zone: Any, table: Any) -> Any:
@@ -351,6 +354,6 @@ def test_an_error_in_the_comparison_of_a_table_is_told_of_it_and_does_not_end_th
         return read(zone, table)
 
     monkeypatch.setattr(compare_zone_module, "read_metadata", fail_once)
-    found = findings(zone, target)
+    found = findings(two_tables, target)
     assert (found[0].table, found[0].code, found[0].detail) == ("another", "check_failed", "comparison: AssertionError")
     assert {one.table for one in found[1:]} == {NAME}
