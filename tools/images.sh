@@ -134,7 +134,7 @@ work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 case ${1-} in
   "") require buildah debootstrap; build ;;
   --up)
-    require buildah debootstrap podman crun netavark aardvark-dns catatonit
+    require buildah debootstrap podman crun netavark aardvark-dns catatonit iptables
     build
     bud --tag "$(image postgres)" tools/postgres # instead of the official Postgres image
     .venv/bin/python -m uv pip install --quiet --no-deps --target build/tools/podman-compose podman-compose==1.6.0
