@@ -162,8 +162,8 @@ class SourceName(NamedTuple):
     def of(cls, catalog: str | None, schema: str | None, name: str) -> "SourceName":
         """Return the name made of separate parts. Raises RejectedInput `bad_name`."""
         for part in (catalog, schema, name):
-            if part == "":
-                raise RejectedInput(Code.BAD_NAME, "a part of the name is empty")
+            if part is not None and (not part or "\0" in part):  # Postgres cannot store U+0000, also not in the audit
+                raise RejectedInput(Code.BAD_NAME, "a part of the name is empty or has the character U+0000")
             if not is_bounded(part):
                 raise RejectedInput(Code.BAD_NAME, f"a part of the name is longer than {MAX_TEXT_BYTES} UTF-8 bytes")
         return cls(catalog, schema, name)

@@ -215,6 +215,7 @@ def test_a_type_of_a_database_is_told_what_to_write(gateway: Gateway, given: str
         ),
         ({"sources": ["fine", ".bad"]}, "/sources/1", "a source must be name, schema.name or catalog.schema.name"),
         ({"sources": ["x" * 9_000 + ".s.t"]}, "/sources/0", "a part of the name is longer than 255 UTF-8 bytes"),
+        ({"sources": ["a\0b.t"]}, "/sources/0", "a part of the name is empty or has the character U+0000"),
         ({"initial_load": "without_marker", "insert_marker": "upsert"}, "/initial_load", "initial_load=without_marker"),
     ],
     ids=lambda value: str(value)[:60],
