@@ -121,7 +121,7 @@ class Exchange(RequestFacts):
         is_change = scope["path"].startswith(CHANGES_PREFIX)
         self.reservation = Reservation(bounds.budget, is_change=is_change)
         self._connection: CallerConnection | None = scope.get(CONNECTION)
-        self._max_bytes = bounds.max_bytes if is_change else _max_other_bytes(scope["path"])
+        self.max_bytes = bounds.max_bytes if is_change else _max_other_bytes(scope["path"])
         self._bounds = bounds
         self._receive_raw = receive
         self._send_raw = send
@@ -147,7 +147,7 @@ class Exchange(RequestFacts):
     def expect_signed_body(self, verify: Callable[[bytes], None], max_bytes: int) -> None:
         """Let `read_body` verify the body, of at most `max_bytes` as sent, before it returns it."""
         self._verify = verify
-        self._max_bytes = min(self._max_bytes, max_bytes)
+        self.max_bytes = min(self.max_bytes, max_bytes)
 
     async def read_body(self, max_bytes: int, *, is_compressed: bool) -> bytes:
         """Return the whole body as sent, of at most `max_bytes` bytes.
@@ -162,9 +162,9 @@ class Exchange(RequestFacts):
         """
         self.limit_body(max_bytes)
         declared, is_signed = self.head.content_length, self._verify is not None
-        if declared is not None and declared > READ_AHEAD_BYTES and declared <= self._max_bytes and not is_signed:
+        if declared is not None and declared > READ_AHEAD_BYTES and declared <= self.max_bytes and not is_signed:
             self.reservation.check(declared)  # a smaller one is reserved as a whole before it is read
-        if declared is not None and declared <= self._max_bytes and not is_signed:
+        if declared is not None and declared <= self.max_bytes and not is_signed:
             await self._acquire(expected_size(declared, compressed=is_compressed))
         pieces, more = [], True
         while more:
@@ -184,7 +184,7 @@ class Exchange(RequestFacts):
 
     def limit_body(self, max_bytes: int) -> None:
         """Let the body have at most `max_bytes`."""
-        self._max_bytes = min(self._max_bytes, max_bytes)
+        self.max_bytes = min(self.max_bytes, max_bytes)
 
     def complete_body(self, size: int) -> None:
         """Let the body count with its size in memory, now that it is known."""
@@ -194,8 +194,8 @@ class Exchange(RequestFacts):
     async def receive(self) -> Message:
         """Return the next message of the body. Raises what `read_body` raises, but never waits for a permit."""
         declared = self.head.content_length or 0
-        if declared > self._max_bytes:
-            raise body_too_large(self._max_bytes)
+        if declared > self.max_bytes:
+            raise body_too_large(self.max_bytes)
         is_here = self._is_complete or BODY_COMPLETE in self.scope
         self.reservation.hold_body(self.received, declared, is_complete=is_here)
         # A timer costs more than returning what is buffered.
@@ -205,8 +205,8 @@ class Exchange(RequestFacts):
         if self.count_bytes is not None:
             self.count_bytes(size)
         self.reservation.hold_body(self.received, declared, is_complete=not message.get("more_body", False))
-        if self.received > self._max_bytes:
-            raise body_too_large(self._max_bytes)
+        if self.received > self.max_bytes:
+            raise body_too_large(self.max_bytes)
         return message
 
     def hold_answer(self, status: int, size: int) -> None:

@@ -527,7 +527,8 @@ class RateLimiter:
     def admit(self, credential: Credential, declared: int | None, facts: RequestFacts) -> None:
         """Count a request of this caller and set the headers of its answer. Raises what `KeyMeter.admit` raises.
 
-        `declared` is the declared length of the body. Without one, the bytes are counted as they arrive.
+        `declared` is the declared length of the body. Without one, the bytes are counted as they arrive. A body that is
+        too large to be read counts none.
         """
         limits = self._defaults if credential.limits == NO_LIMITS else credential.limits.or_else(self._defaults)
         if limits == NO_LIMITS:
@@ -538,7 +539,7 @@ class RateLimiter:
                 self._meters.clear()
             meter = self._meters[credential.subject] = KeyMeter(limits, self._clock)
         try:
-            meter.admit(declared or 0)
+            meter.admit(declared if declared is not None and declared <= facts.max_bytes else 0)
         finally:
             facts.headers = meter.headers
         if declared is None:

@@ -81,6 +81,8 @@ class RequestFacts:
     """The error code of a rejection."""
     tables: tuple[str, ...] = ()
     """The tables that a rejection or an acceptance concerns."""
+    max_bytes: int = 2**63
+    """Bytes of the largest body that is read."""
     received: int = 0
     """Bytes of the body that were read, as sent."""
     changes: int = 0

@@ -15,6 +15,7 @@ from app.domain.access.rights import Credential, RateLimits
 from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.api.commands import Terminal
+from tests.support.http.raw_http import connected, head
 from tests.support.postgres import sql
 from tests.support.waiting import wait_until
 
@@ -56,6 +57,15 @@ def test_a_key_may_send_no_more_bytes_than_its_limit(limited: Any) -> None:
     assert first.status_code == 202
     assert first.headers["ratelimit-policy"] == '"bytes";q=20;qu="content-bytes";w=1'
     problem(client.arcion(insert("t", id="2")), 429, "rate_limited")
+
+
+def test_a_body_that_is_too_large_to_be_read_counts_no_bytes(gateway: Gateway) -> None:
+    key = gateway.new_key("read", "register", bytes_per_second=20)["key"]
+    with connected(gateway.address) as sender:
+        sender.send(head("/v1/tables/t", key, f"Content-Length: {10**15}", method="PUT"))
+        assert sender.answer().status == 413
+    with Gateway.at(gateway.address, key) as client:
+        client.get("/v1/tables").raise_for_status()
 
 
 def test_bytes_of_a_body_without_a_length_count_as_they_come(limited: Any) -> None:
