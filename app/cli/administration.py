@@ -63,8 +63,8 @@ def create_key(
     expires_at = None if days is None else (datetime.now(UTC) + timedelta(days=days)).isoformat()
     wanted = {
         "name": name,
-        "rights": rights.split(","),
-        "tables": table_patterns.split(","),
+        "rights": [right.strip() for right in rights.split(",")],
+        "tables": [pattern.strip() for pattern in table_patterns.split(",")],
         "expires_at": expires_at,
         "requests_per_second": requests_per_second,
         "bytes_per_second": bytes_per_second,

@@ -144,7 +144,7 @@ def _password(credentials: str) -> str:
     Raises RejectedInput `unauthenticated` for anything but base64 of `<user>:<key>`.
     """
     try:
-        _, colon, password = base64.b64decode(credentials, validate=True).decode("ascii").partition(":")
+        _, colon, password = base64.b64decode(credentials, validate=True).decode("latin-1").partition(":")
     except ValueError:
         colon = password = ""
     if not colon or not password.startswith("mg_"):

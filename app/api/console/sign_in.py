@@ -64,12 +64,11 @@ async def sign_in(request: Request, gateway: GatewayDep) -> Response:
     check_origin(request)
     form = await read_form(request)
     target = safe_next(form.raw("next"))
-    address = request.client.host if request.client else ""
-    SIGN_IN_ATTEMPTS.check(address)
+    SIGN_IN_ATTEMPTS.check(_address(request))
     try:
         token = await asyncio.to_thread(_start, gateway, form.raw("key").strip(), request.cookies.get(SESSION_COOKIE))
     except RejectedInput as error:
-        SIGN_IN_ATTEMPTS.note_failure(address)
+        SIGN_IN_ATTEMPTS.note_failure(_address(request))
         return _rejected(request, gateway, target, form.raw("key").strip(), error)
     answer = see_other(target)
     set_session_cookie(request, answer, token)

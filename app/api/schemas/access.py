@@ -73,10 +73,8 @@ class AuditModel(Model):
 
 MAX_OVERLAP_SECONDS: Final = 30 * 86_400
 
-TablePattern = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f]+$")]
-
-
 _NAME: Final = r"^[^\x00-\x20\x7f]([^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?$"
+TablePattern = Annotated[str, Field(max_length=300, pattern=_NAME)]
 KeyName = Annotated[str, Field(max_length=100, pattern=_NAME)]
 """A name without spaces at its ends."""
 

@@ -80,6 +80,8 @@ def test_a_key_that_does_not_exist_can_neither_be_deleted_nor_rotated(gateway: G
         ({"rights": ["read"], "tables": []}, "/tables"),
         ({"rights": ["read"], "tables": [""]}, "/tables/0"),
         ({"rights": ["read"], "tables": ["a\x00"]}, "/tables/0"),
+        ({"rights": ["read"], "tables": ["sales.*", " hr.*"]}, "/tables/1"),
+        ({"rights": ["read"], "tables": ["orders "]}, "/tables/0"),
         ({"rights": ["read"], "tables": ["x" * 301]}, "/tables/0"),
         ({"rights": ["read"], "expires_at": "tomorrow"}, "/expires_at"),
         ({"rights": ["read"], "expires_at": 32503680000}, "/expires_at"),
@@ -188,7 +190,7 @@ def test_a_list_without_keys_says_so_and_names_the_key_of_the_settings(gateway: 
 def test_who_did_something_has_the_name_of_the_key_also_after_it_was_deleted(
     gateway: Gateway, terminal: Terminal
 ) -> None:
-    wanted = ["--name", "orders CDC", "--rights", "admin"]
+    wanted = ["--name", "orders CDC", "--rights", "admin", "--tables", "sales.*, t"]
     key = terminal.succeed("keys", "create", *wanted).output.strip()
     key_id = key.split("_")[1]
     gateway.register("t", {"id": "int64"}, ["id"], dead_letters="accept").raise_for_status()

@@ -137,7 +137,7 @@ def test_limits_are_given_on_the_command_line(terminal: Terminal) -> None:
         [key] = json.loads(terminal.run("keys", "list", "--json").output)
         return key["requests_per_second"], key["bytes_per_second"]
 
-    wanted = ("--rights", "read", "--requests-per-second", 5, "--bytes-per-second", 1_000_000)
+    wanted = ("--rights", "read, ingest", "--requests-per-second", 5, "--bytes-per-second", 1_000_000)
     key_id = terminal.run("keys", "create", *wanted).output.split("_")[1]
     assert listed() == (5, 1_000_000)
     assert terminal.run("keys", "limit", key_id, "--bytes-per-second", 7).output == "7 B a second\n"

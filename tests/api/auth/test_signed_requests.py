@@ -146,7 +146,7 @@ def test_the_database_holds_no_signing_secret(sender: Sender, api_engine: sa.Eng
     assert len(row.signing_salt) == 16
 
 
-@pytest.mark.parametrize("user", ["", "anyone", "mirrorgate", "user with blanks"])
+@pytest.mark.parametrize("user", ["", "anyone", "mirrorgate", "user with blanks", "J\u00fcrgen"])
 def test_a_key_is_accepted_as_the_password_of_basic(anonymous: Gateway, gateway: Gateway, user: str) -> None:
     assert anonymous.get("/v1/tables", auth=(user, ADMIN_KEY)).status_code == 200
 
