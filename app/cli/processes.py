@@ -125,11 +125,11 @@ def drain(
     _set_variables({"LANDING_ZONE": landing_zone, "DATABASE_URL": database_url})
     from app.local.embedded import find_java
     from app.settings import Settings
-    from app.staging.connection.database import check_database_url
+    from app.staging.connection.database import parse_database_url
     from app.zone_settings import zone_address
 
     settings = Settings.from_environment()
-    check_database_url(settings.require_database_url())
+    parse_database_url(settings.require_database_url())
     zone_address(settings).check()
     environment = {**os.environ, "JAVA_HOME": str(find_java(data_dir, os.environ))}
     command = [sys.executable, "-m", "spark_jobs.drain", *(["--once"] if once else [])]

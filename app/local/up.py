@@ -38,7 +38,7 @@ from app.local.supervisor import Child
 from app.observability.resource_watch import ResourceWatch, memory_limit, raise_descriptor_limit
 from app.settings import PREFIX, LogFormat, Settings
 from app.settings.start_checks import check_memory, check_serving, check_space, free_port
-from app.staging.connection.database import check_database_url
+from app.staging.connection.database import parse_database_url
 from app.staging.connection.schema_revision import migrate
 from app.zone_settings import zone_address
 from mirrorgate.certificates import trusting_only
@@ -198,7 +198,7 @@ def plan_up(
     if settings.database_url is None:
         find_programs()
     else:
-        check_database_url(settings.database_url.get_secret_value())
+        parse_database_url(settings.database_url.get_secret_value())
     require_java(environment)
     if zone.is_remote:
         zone.check_credential()

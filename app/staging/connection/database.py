@@ -275,7 +275,7 @@ def open_engine(
 
     Raises Misconfigured `bad_setting` for an invalid address.
     """
-    url = _parsed(database_url).set(drivername="postgresql+psycopg")
+    url = parse_database_url(database_url)
     settings = session_settings()
     if bound_statements:
         milliseconds = str(round(1_000 * silence_seconds))
@@ -315,21 +315,21 @@ def read_snapshot(engine: sa.Engine) -> Iterator[sa.Connection]:
             yield connection
 
 
-def check_database_url(database_url: str) -> None:
-    """Raise Misconfigured `bad_setting` for an invalid database address, without connecting."""
-    _parsed(database_url)
-
-
-def _parsed(database_url: str) -> sa.URL:
+def parse_database_url(database_url: str) -> sa.URL:
+    """Return a database address, without connecting. Raises Misconfigured `bad_setting` for an invalid one."""
     try:
-        return sa.make_url(_HOSTS.sub(_hosts_as_parameters, database_url, count=1))
-    except (sa.exc.ArgumentError, ValueError):  # not chained: their messages contain the password
+        url = sa.make_url(_HOSTS.sub(_hosts_as_parameters, database_url, count=1)).set(drivername="postgresql+psycopg")
+        if "@" in (url.host or ""):
+            raise ValueError("the password has an @, and errors would show what is behind it as the host")
+        make_conninfo(**url.get_dialect()().create_connect_args(url)[1])  # knows the parameters of libpq
+    except (sa.exc.ArgumentError, psycopg.ProgrammingError, ValueError):  # not chained: messages have the password
         raise Misconfigured(
             Code.BAD_SETTING,
             "MIRRORGATE_DATABASE_URL is not a valid database address",
-            remedy="Use postgresql://user:password@host:port/database. Encode special characters of the password: "
-            "%40 for @, %2F for /, %3A for : and %25 for %.",
+            remedy="Use postgresql://user:password@host:port/database, with parameters of libpq after `?`. Encode "
+            "special characters of the password: %40 for @, %2F for /, %3A for : and %25 for %.",
         ) from None
+    return url
 
 
 _HOSTS: Final = re.compile(r"^([\w+]+://(?:[^/?]*@)?)([^/?@]*,[^/?@]*)(/[^?]*)?(?:\?|$)")

@@ -80,10 +80,21 @@ def test_an_address_means_what_libpq_reads_in_it(address: str) -> None:
     assert {name: str(value) for name, value in used.items() if name != "context"} == read
 
 
-@pytest.mark.parametrize("parameters", ["host=three", "sslmode=require&port=1"])
-def test_hosts_that_an_address_names_twice_are_rejected(parameters: str) -> None:
-    with pytest.raises(Misconfigured, match=Code.BAD_SETTING):
-        open_engine(f"postgresql://g:p@one:5432,two:5433/db?{parameters}")
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://g:p@one:5432,two:5433/db?host=three",
+        "postgresql://g:p@one:5432,two:5433/db?sslmode=require&port=1",
+        "postgresql://g:p@secret@one/db",
+        "postgresql://g:p@secret@one,two/db",
+        "postgresql://g:p@one/db?nosuch=secret",
+        "postgresql://g:p@one/db?port=secret",
+    ],
+)
+def test_an_address_that_psycopg_would_misread_is_rejected_and_not_repeated(address: str) -> None:
+    with pytest.raises(Misconfigured, match=Code.BAD_SETTING) as caught:
+        open_engine(address)
+    assert "secret" not in f"{caught.value} {caught.value.remedy}"
 
 
 def test_a_session_has_its_own_settings_whatever_role_and_database_have(postgres: PrivatePostgres) -> None:
