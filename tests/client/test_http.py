@@ -67,6 +67,7 @@ def test_a_damaged_key_file_is_rejected(damage: Callable[[Path], object], tmp_pa
         "http://a:99999",
         "http://[::1",
         "http://a\udce9",
+        "http://user:password@127.0.0.1:1",
         "",
     ],
 )
@@ -76,6 +77,7 @@ def test_what_is_no_url_of_a_gateway_is_wrong_usage(url: str, tmp_path: Path) ->
         with pytest.raises(Misconfigured, match="http") as error:
             GatewayClient.find(url, key, tmp_path)
         assert (error.value.code, error.value.exit_status) == (Code.BAD_SETTING, 2)
+        assert "password" not in str(error.value)
 
 
 @pytest.mark.parametrize(

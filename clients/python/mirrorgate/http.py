@@ -285,12 +285,13 @@ def host_of(url: str) -> str:
     """Return the host in the URL of a gateway. Raises WrongUrl."""
     with suppress(ValueError, httpx.InvalidURL):
         parts = httpx.URL(url)
-        if parts.scheme in ("http", "https") and parts.host and (parts.port or 0) <= _MAX_PORT:
+        is_plain = not parts.userinfo  # httpx sends a user in place of the key, and errors repeat the URL
+        if is_plain and parts.scheme in ("http", "https") and parts.host and (parts.port or 0) <= _MAX_PORT:
             return parts.host
     raise WrongUrl(
         Code.BAD_SETTING,
-        "the URL of the gateway is not one of http:// or https:// with a host and a valid port",
-        remedy=f"Write it like {DEFAULT_URL}, with --url or in MIRRORGATE_URL.",
+        "the URL of the gateway is not one of http:// or https:// with a host and a valid port, and without a user",
+        remedy=f"Write it like {DEFAULT_URL}, with --url or in MIRRORGATE_URL, and the key in MIRRORGATE_API_KEY.",
     )
 
 
