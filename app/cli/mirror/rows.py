@@ -26,7 +26,7 @@ from app.cli.mirror.target import (
     parse_version_or_time,
     point_in_time,
 )
-from mirrorgate.cli.console import OUTPUT, encoded, say, working
+from mirrorgate.cli.console import ESCAPES, OUTPUT, encoded, say, working
 from mirrorgate.cli.grid import Grid
 from mirrorgate.cli.options import DEFAULT_DATA_DIR, AsJson, LocalDataDir
 from mirrorgate.text import amount
@@ -34,11 +34,6 @@ from mirrorgate.text import amount
 if TYPE_CHECKING:
     from app.mirror.inspection.difference import ChangedRow, VersionDifference
 
-_ESCAPES: Final = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160))} | {
-    9: "\\t",
-    10: "\\n",
-    13: "\\r",
-}
 _MIN_GRID_COLUMNS: Final = 2
 
 
@@ -88,7 +83,7 @@ def readable(value: object) -> str:
     if isinstance(value, bytes):
         return value.hex()
     text = value.isoformat(" ") if isinstance(value, datetime) else str(value)
-    return text.translate(_ESCAPES)
+    return text.translate(ESCAPES)
 
 
 def _csv_field(value: object) -> str:

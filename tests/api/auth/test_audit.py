@@ -200,4 +200,8 @@ def test_the_command_shows_acts_and_rejections(
     rejected = terminal.succeed("audit", "--outcome", "rejected", "--subject", key_of(client)).output
     assert "403 forbidden" in rejected
     assert "register_table" not in rejected
+    registrar = client_with("register", tables=["sales.*"])
+    problem(registrar.register("sales.a", COLUMNS, sources=["\x1b[2J.t"]), 404, "unknown_table")
+    rejections(gateway, 1, subject=key_of(registrar))
+    assert "\\x1b[2j.t" in terminal.succeed("audit").output, "a name does not change the terminal"
     assert terminal.succeed("audit", "--json", "--hours", "0", "--table", "nothing").output.splitlines()[-1] == "[]"

@@ -56,9 +56,19 @@ OUTPUT: Final = CommandConsole()
 ERRORS: Final = CommandConsole(stderr=True)
 
 
+ESCAPES: Final = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160))} | {
+    9: "\\t",
+    10: "\\n",
+    13: "\\r",
+}
+"""Control characters as people see them, so that no name and no value changes the terminal or begins a line."""
+
+_ESCAPES_IN_LINES: Final = ESCAPES | {10: "\n"}
+
+
 def say(text: str, style: str | None = None, *, to: Console = OUTPUT) -> None:
-    """Print one line as it is: no markup, no highlighting, no line breaks at the terminal's width."""
-    to.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+    """Print lines without markup, highlighting and line breaks at the terminal's width, with ESCAPES."""
+    to.print(text.translate(_ESCAPES_IN_LINES), style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def encoded(value: object) -> str:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mirrorgate.cli.console import OUTPUT
+from mirrorgate.cli.console import ESCAPES, OUTPUT
 
 _GAP: Final = 2
 _NARROWEST_TEXT: Final = 24
@@ -26,8 +26,8 @@ class Grid(Table):
             last.no_wrap, last.overflow, last.min_width = False, "fold", _NARROWEST_TEXT
 
     def add(self, *cells: str, style: str = "") -> None:
-        """Append a row of strings, none of which is markup, in the order of the titles."""
-        self.add_row(*map(Text, cells), style=style)
+        """Append a row of strings, none of which is markup, in the order of the titles, with ESCAPES."""
+        self.add_row(*(Text(cell.translate(ESCAPES)) for cell in cells), style=style)
 
     @property
     def least_width(self) -> int:
