@@ -73,7 +73,7 @@ class GrantedRights(BaseModel, use_attribute_docstrings=True):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     rights: Annotated[list[Literal["ingest", "read", "register", "admin"]], Field(min_length=1)]
-    tables: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
+    tables: Annotated[list[Annotated[str, Field(pattern=r"^\S(.*\S)?$")]], Field(min_length=1)]
 
 
 class AccessSettings(BaseModel, use_attribute_docstrings=True):

@@ -372,6 +372,7 @@ def test_settings_that_do_not_go_together_keep_the_api_from_starting(given: dict
         '{"a": {"rights": [], "tables": ["*"]}}',
         '{"a": {"rights": ["read"]}}',
         '{"a": {"rights": ["read"], "tables": []}}',
+        '{"a": {"rights": ["read"], "tables": ["sales.*", " hr.*"]}}',
         '{"a": {"rights": ["read"], "tables": ["*"], "more": 1}}',
     ],
 )
