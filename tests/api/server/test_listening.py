@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -32,8 +33,9 @@ Files = tuple[Path, Path]
 
 
 def certificate(folder: Path, name: str) -> Files:
-    """Return a certificate for this host name and its private key."""
-    issued = trustme.CA().issue_cert(name)
+    """Return a certificate for this host name, which has expired, and its private key."""
+    year = datetime(2024, 1, 1, tzinfo=UTC)
+    issued = trustme.CA().issue_cert(name, not_before=year, not_after=year + timedelta(days=366))
     files = folder / f"{name}.pem", folder / f"{name}.key"
     issued.cert_chain_pems[0].write_to_path(files[0])
     issued.private_key_pem.write_to_path(files[1])
@@ -108,7 +110,7 @@ def tls_address(postgres: PrivatePostgres, template_database: str, files: Files)
 
 
 @pytest.mark.slow
-def test_with_a_certificate_nothing_is_answered_in_plain_and_clients_trust_that_one_alone(
+def test_with_a_certificate_nothing_is_answered_in_plain_and_clients_here_trust_that_one_alone_even_expired(
     tls_address: str, files: Files, tmp_path: Path
 ) -> None:
     port = int(tls_address.rpartition(":")[2])
