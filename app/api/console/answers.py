@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Final
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, quote
 
 from fastapi import Depends, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -301,17 +301,11 @@ def check_origin(request: Request) -> None:
     if site is not None:
         is_own = site in ("same-origin", "none")
     else:
-        is_own = origin is None or _host_of(origin) == request.headers.get("host", "").lower()
+        own = f"//{request.headers.get('host', '')}".lower()
+        is_own = origin is None or origin.lower().partition(":")[2] == own
     if not is_own:
         raise RejectedInput(
             Code.FORBIDDEN,
             "another site sent this form",
             remedy="Open the console in its own tab and repeat the action there.",
         )
-
-
-def _host_of(origin: str) -> str | None:
-    try:
-        return urlsplit(origin).netloc.lower() or None
-    except ValueError:
-        return None
