@@ -1,8 +1,12 @@
-"""Read answers of other services up to a limit, so that none can fill the memory of this process."""
+"""Read answers of other services up to a limit of size and time: none can fill the memory or hold threads for long."""
 
-from typing import Any
+import time
+from typing import Any, Final
 
 import httpx
+
+MAX_SECONDS: Final = 60.0
+"""Seconds for the body of an answer. Timeouts of httpx bound each wait for some bytes of it."""
 
 
 class UnusableAnswer(ValueError):
@@ -20,8 +24,11 @@ def bounded_answer(client: httpx.Client, method: str, address: str, *, max_bytes
     with client.stream(method, address, headers=headers, **sent) as answer:
         if answer.headers.get("Content-Encoding", "identity") != "identity":
             raise UnusableAnswer("the answer is compressed although that was not asked for")
+        deadline = time.monotonic() + MAX_SECONDS
         for chunk in answer.iter_raw():
             body += chunk
             if len(body) > max_bytes:
                 raise UnusableAnswer(f"the answer is larger than {max_bytes:,} bytes")
+            if time.monotonic() > deadline:
+                raise httpx.ReadTimeout("the answer takes too long")
     return httpx.Response(answer.status_code, headers=answer.headers, content=bytes(body), request=answer.request)

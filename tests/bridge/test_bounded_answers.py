@@ -9,6 +9,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
+from app import bounded_answers
 from app.api.alerting import Webhook
 from app.api.auth.oidc import discovered, issuer_client
 from app.bounded_answers import UnusableAnswer, bounded_answer
@@ -114,6 +115,16 @@ def test_an_answer_has_its_limit_and_no_byte_more(size: int, fits: bool) -> None
         else:
             with pytest.raises(UnusableAnswer, match="larger than 100 bytes"):
                 bounded_answer(client, "GET", url, max_bytes=100)
+
+
+def test_an_answer_that_never_ends_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Handler(StandIn):
+        def respond(self) -> None:
+            self.answer(200, b"x")
+
+    monkeypatch.setattr(bounded_answers, "MAX_SECONDS", -1.0)
+    with serving(Handler) as url, httpx.Client() as client, pytest.raises(httpx.ReadTimeout, match="too long"):
+        bounded_answer(client, "GET", url, max_bytes=100)
 
 
 def test_a_compressed_answer_is_not_unfolded() -> None:
