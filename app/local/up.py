@@ -71,7 +71,10 @@ def signing_key(settings: Settings, file: Path) -> str:
         return settings.signing_key.get_secret_value()
     if not file.exists():
         write_private(file, secrets.token_urlsafe(32) + "\n")
-    return _stored(file)
+    key = _stored(file)
+    if len(key) < 32:
+        raise _wrong_key_file(f"{file} does not hold a signing key")
+    return key
 
 
 def _stored(file: Path) -> str:

@@ -80,11 +80,14 @@ def test_a_set_admin_key_wins_and_makes_no_file(tmp_path: Path) -> None:
     assert not file.exists()
 
 
-def test_a_damaged_admin_key_is_rejected_without_being_shown(tmp_path: Path) -> None:
-    file = tmp_path / "admin.key"
+@pytest.mark.parametrize("key", [up.admin_key, up.signing_key])
+def test_a_damaged_key_is_rejected_with_its_file_and_without_being_shown(
+    key: Callable[[Settings, Path], str], tmp_path: Path
+) -> None:
+    file = tmp_path / "a.key"
     file.write_text("mg_half")
-    with pytest.raises(Misconfigured) as rejection:
-        up.admin_key(Settings(), file)
+    with pytest.raises(Misconfigured, match=str(file)) as rejection:
+        key(Settings(), file)
     assert "mg_half" not in str(rejection.value)
 
 
