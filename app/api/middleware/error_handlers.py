@@ -54,6 +54,7 @@ def problem_answer(exchange: Exchange, error: MirrorgateError, headers: Mapping[
     if not exchange.is_page:
         return answer
     problems = error.problems if isinstance(error, RejectedInput) else ()
+    is_loaded = exchange.scope["method"] == "GET"  # what answers a form may have no page to load again
     page = render(
         "problem.html",
         exchange.chrome or Chrome(installed_version()),
@@ -63,7 +64,7 @@ def problem_answer(exchange: Exchange, error: MirrorgateError, headers: Mapping[
         remedy=_remedy(error),
         request_id=current_request_id(),
         problems=problems[:MAX_SHOWN],
-        retry_after=error.retry_after if isinstance(error, TemporarilyUnavailable) else None,
+        retry_after=error.retry_after if isinstance(error, TemporarilyUnavailable) and is_loaded else None,
     )
     kept = {name: value for name, value in answer.headers.items() if name in ("retry-after", "allow", "connection")}
     return HTMLResponse(page, answer.status_code, kept)
