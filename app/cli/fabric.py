@@ -148,12 +148,12 @@ def update(
 
         mirrorgate fabric update --database orders --change-data-feed
     """
+    if retention_days is None and change_data_feed is None:
+        raise typer.BadParameter("nothing to change is given", param_hint="--change-data-feed / --retention-days")
+    settings = fabric_settings("update", workspace, database, data_dir)
     from app.fabric.definition import Definition
 
     change = Definition(retention_days=retention_days, change_data_feed=change_data_feed)
-    if not change.target:
-        raise typer.BadParameter("nothing to change is given", param_hint="--change-data-feed / --retention-days")
-    settings = fabric_settings("update", workspace, database, data_dir)
     with opened(settings, wait_seconds=timeout) as client, following("updating", quiet=as_json) as progress:
         is_changed = client.change_definition(change, progress)
         found = client.definition(progress) or change

@@ -148,14 +148,14 @@ def init(
 
         mirrorgate fabric init --workspace "Sales" --name orders
     """
-    from app.fabric.definition import Definition
-
     if save_secret and not os.environ.get(_SECRET):
         raise typer.BadParameter(f"{_SECRET} is not set", param_hint="--save-secret")
+    settings = fabric_settings("init", workspace, name, data_dir)
+    from app.fabric.definition import Definition
+
     wanted = Definition(
         default_schema=default_schema or None, retention_days=retention_days, change_data_feed=change_data_feed
     )
-    settings = fabric_settings("init", workspace, name, data_dir)
     _require_unused(settings, data_dir)
     report = _Report(quiet=as_json)
     with _interruptible():
@@ -396,11 +396,11 @@ def create(
 
         mirrorgate fabric create --workspace "Sales" --name orders --retention-days 7
     """
-    from app.fabric.definition import Definition
-
     if not name.strip():
         raise typer.BadParameter("the name is empty", param_hint="--name")
     settings = fabric_settings("create", workspace, name)
+    from app.fabric.definition import Definition
+
     wanted = Definition(
         default_schema=default_schema or None, retention_days=retention_days, change_data_feed=change_data_feed
     )

@@ -151,6 +151,9 @@ def test_the_client_alone_serves_a_gateway_that_runs_elsewhere(database_url: str
         ("doctor", "server"),
         ("doctor --spark", "drain"),
         ("fabric status", "server,onelake"),
+        ("fabric init", "server,onelake"),
+        ("fabric create", "server,onelake"),
+        ("fabric update", "server,onelake"),
         ("mirror run", "mirror"),
         ("bridge kafka", "kafka"),
         ("bridge objects", "objects"),
@@ -162,6 +165,8 @@ def test_the_client_alone_serves_a_gateway_that_runs_elsewhere(database_url: str
 )
 def test_a_command_that_the_client_alone_has_not_names_the_extra(command: str, extra: str) -> None:
     needed = {
+        "fabric create": ["--name", "orders"],
+        "fabric update": ["--change-data-feed"],
         "mirror run": ["zone", "--to", "mirror"],
         "bridge kafka": ["--config", "bridge.yaml"],
         "bridge objects": ["--config", "bridge.yaml"],
