@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import re
 import socket
 import threading
@@ -13,8 +14,10 @@ import httpx
 import pytest
 
 from mirrorgate import http
-from mirrorgate.errors import Code, Misconfigured, RejectedInput, TemporarilyUnavailable
+from mirrorgate.errors import Code, MirrorgateError, Misconfigured, RejectedInput, TemporarilyUnavailable
 from mirrorgate.http import ANSWER_SECONDS, GatewayClient, RejectedByGateway, checked
+from mirrorgate.producer import ProducerConflict
+from mirrorgate.writer.core import RejectedRow, RowsRejected
 
 
 @pytest.fixture
@@ -40,6 +43,24 @@ def test_a_long_answer_does_not_lengthen_the_wait_for_a_connection(monkeypatch: 
     with GatewayClient("http://gateway", "key") as client:
         client.post("/v1/tables/orders/checks", {}, answer_seconds=3_600.0)
     assert seen == [{"connect": ANSWER_SECONDS, "read": 3_600.0, "write": ANSWER_SECONDS, "pool": ANSWER_SECONDS}]
+
+
+REJECTION = RejectedByGateway({"code": "null_key", "detail": "no", "errors": [{"index": 0}]}, 422, 5)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        REJECTION,
+        ProducerConflict("p", REJECTION),
+        RowsRejected([RejectedRow("handle", 1, 0, "null_key", "no", "Send it.", "/id")], REJECTION, 2),
+        TemporarilyUnavailable(Code.NOT_READY, "not now", retry_after=7, remedy="Wait."),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_reaches_another_process_as_it_is(error: MirrorgateError) -> None:
+    arrived = pickle.loads(pickle.dumps(error))
+    assert (type(arrived), str(arrived), vars(arrived)) == (type(error), str(error), vars(error))
 
 
 @pytest.mark.parametrize("key", ["mg_a_key\r", "mg_a_key ", "mg_…", "", "mg a", "mg_\udce9"])

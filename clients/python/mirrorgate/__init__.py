@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from mirrorgate.dataframes import mirror
+    from mirrorgate.errors import MirrorgateError, Misconfigured, RejectedInput, TemporarilyUnavailable
     from mirrorgate.http import AnswerLost, GatewayClient, RejectedByGateway
     from mirrorgate.loads import Load
     from mirrorgate.producer import ChangeRequest, Patience, Producer, ProducerConflict, Stopped
@@ -34,14 +35,18 @@ _MODULES: Final = {
     "ChangeWriter": "writer.change_writer",
     "GatewayClient": "http",
     "Load": "loads",
+    "MirrorgateError": "errors",
+    "Misconfigured": "errors",
     "Patience": "producer",
     "Producer": "producer",
     "ProducerConflict": "producer",
     "Receipt": "writer.core",
     "RejectedByGateway": "http",
+    "RejectedInput": "errors",
     "RejectedRow": "writer.core",
     "RowsRejected": "writer.core",
     "Stopped": "producer",
+    "TemporarilyUnavailable": "errors",
     "mirror": "dataframes",
 }
 
@@ -55,14 +60,18 @@ __all__ = [
     "ChangeWriter",
     "GatewayClient",
     "Load",
+    "MirrorgateError",
+    "Misconfigured",
     "Patience",
     "Producer",
     "ProducerConflict",
     "Receipt",
     "RejectedByGateway",
+    "RejectedInput",
     "RejectedRow",
     "RowsRejected",
     "Stopped",
+    "TemporarilyUnavailable",
     "mirror",
 ]
 

@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -45,6 +46,7 @@ def test_a_row_is_one_line_of_the_same_json(row: dict[str, Any]) -> None:
         (Order(1, bytearray(b"\xff")), rb'{"id":1,"total":"\\xff"}'),  # type: ignore[arg-type]  # as a program without types does it
         ({"id": UUID(int=1), "n": None}, b'{"id":"00000000-0000-0000-0000-000000000001","n":null}'),
         ({"n": 2**70}, b'{"n":1180591620717411303424}'),
+        (MappingProxyType({"n": 1, "raw": b"i"}), rb'{"n":1,"raw":"\\x69"}'),
     ],
 )
 def test_values_that_json_lacks_become_texts(row: Any, body: bytes) -> None:

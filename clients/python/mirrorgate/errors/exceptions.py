@@ -10,8 +10,9 @@ Each error has a stable `code`, which says what it means and what to do. Invaria
 value or a secret.
 """
 
+import copyreg
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from mirrorgate.errors.codes import Code, Kind
 
@@ -36,6 +37,10 @@ class MirrorgateError(Exception):
         self.code = code
         self.detail = detail
         self.remedy = remedy or code.remedy
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without `__init__`, whose arguments differ: a pool of processes hangs on an error that does not."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
     @property
     def kind(self) -> Kind:

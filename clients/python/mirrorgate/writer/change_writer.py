@@ -36,6 +36,8 @@ def encode_row(row: Any) -> bytes:
     and mappings, base64. Raises RejectedInput `malformed_message` for anything else, and for NaN and infinity.
     """
     try:
+        if isinstance(row, Mapping) and not isinstance(row, dict):  # such as a row of SQLAlchemy
+            row = dict(row)
         fields = row if isinstance(row, dict) else msgspec.to_builtins(row, builtin_types=_BYTES)
         if isinstance(fields, dict) and not _BYTES.isdisjoint(map(type, fields.values())):
             row = {name: rf"\x{value.hex()}" if type(value) in _BYTES else value for name, value in fields.items()}
