@@ -9,6 +9,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from hashlib import sha256
 from itertools import chain, islice
 from pathlib import Path
@@ -32,7 +33,7 @@ from mirrorgate.arrow_rows import (
 )
 from mirrorgate.errors import Code, MirrorgateError, RejectedInput
 from mirrorgate.http import GatewayClient, RejectedByGateway
-from mirrorgate.loads import Load, TableRegistration
+from mirrorgate.loads import Load, TableRegistration, no_columns
 from mirrorgate.parameters import WAIT_SECONDS, Stage
 from mirrorgate.producer import ChangeRequest, Patience, RequestNames, RequestSender, opened_numbers
 from mirrorgate.retrying import is_final
@@ -112,8 +113,7 @@ def mirror(
         )
     rows = _opened(data)
     if full and not rows.schema.names:  # such as a generator that was read before
-        remedy = "To delete all rows, pass a DataFrame without rows that has the columns of the table."
-        raise RejectedInput(Code.EMPTY_REQUEST, "the data has neither rows nor columns", remedy=remedy)
+        raise no_columns()
     run = _Run(client, table, Patience(give_up_after))
     table_key = [key] if isinstance(key, str) else [*key]
     registration = TableRegistration(client, table, table_key, run.patience, keeps_images=full)
@@ -252,25 +252,64 @@ def _opened(data: Any) -> _Rows:
     except ModuleNotFoundError as error:
         raise no_pyarrow("`mirrorgate.mirror`") from error
     total = len(data) if hasattr(data, "__len__") else None
-    if type(data).__module__.partition(".")[0] == "pandas":
-        data = pa.Table.from_pandas(data, preserve_index=any(data.index.names))
+    library = type(data).__module__.partition(".")[0]
+    if library == "pandas" and hasattr(data, "columns"):
+        data = _of_pandas(data)
     elif hasattr(data, "toArrow"):  # a DataFrame of Spark
         data = data.toArrow()
     elif hasattr(data, "toLocalIterator") and not hasattr(data, "__arrow_c_stream__"):  # a DataFrame of Spark 3
         data = _of_spark(data)
     if hasattr(data, "__arrow_c_stream__"):
+        if library == "polars" and "Object" in map(str, getattr(data, "dtypes", ())):  # it gives their addresses
+            raise _unreadable("a column of Python objects")
         try:
             reader = pa.RecordBatchReader.from_stream(data)
         except pa.ArrowException as error:
-            detail = f"PyArrow cannot read {type(data).__name__}: {error}"
-            remedy = "Convert columns of other types first, or pass a table of PyArrow."
-            raise RejectedInput(Code.BAD_TYPE, detail, remedy=remedy) from error
+            raise _unreadable(f"{type(data).__name__}: {error}") from error
     elif isinstance(data, Iterable) and not isinstance(data, (str, bytes, Mapping)):
         reader = _of_mappings(iter(data))
     else:
         detail = f"{type(data).__name__} is neither a DataFrame nor an iterable of mappings"
         raise RejectedInput(Code.BAD_REQUEST, detail, remedy="Pass rows as a DataFrame or as dicts.")
     return _Rows(plain_schema(reader.schema), reader, total)
+
+
+def _unreadable(what: str) -> RejectedInput:
+    remedy = "Convert columns of other types first, or pass a table of PyArrow."
+    return RejectedInput(Code.BAD_TYPE, f"PyArrow cannot read {what}", remedy=remedy)
+
+
+def _of_pandas(data: Any) -> "pa.Table":
+    """Return a frame of pandas as a table. Raises RejectedInput `bad_type` and `bad_value`, without a value."""
+    import pyarrow as pa
+
+    names = [str(name) for name in data.columns]
+    if len({*names}) < len(names):
+        raise _unreadable("a frame with two columns of one name")
+    try:
+        table = pa.Table.from_pandas(data, preserve_index=any(data.index.names))
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise _unreadable(f"the frame: {error.args[-1]}" if len(error.args) > 1 else "a column of this type") from error
+    for place, name in enumerate(names):
+        if data.dtypes.iloc[place].kind == "O" and _is_cut(data.iloc[:, place], table.schema.field(place).type):
+            raise _unreadable(f"column {name}, whose values have several types")
+    return table
+
+
+def _is_cut(values: Iterable[Any], found: "pa.DataType") -> bool:
+    """Return whether PyArrow took values for dates or times that are more or other: `datetime` cut to days, numbers."""
+    from pyarrow import types
+
+    some = (value for value in values if value is not None)
+    if types.is_date(found) or types.is_timestamp(found):
+        others = (datetime, int) if types.is_date(found) else int
+        return any(isinstance(value, others) and value == value for value in some)  # not NaT of pandas
+    if types.is_list(found):
+        return _is_cut(chain.from_iterable(some), found.value_type)
+    if types.is_struct(found):
+        rows = [*some]
+        return any(_is_cut((row.get(field.name) for row in rows), field.type) for field in found)
+    return False
 
 
 def _of_spark(data: Any) -> "pa.RecordBatchReader":
@@ -366,12 +405,12 @@ def _batch_of(rows: Sequence[Any], start: int, schema: "pa.Schema | None") -> "p
     columns = []
     for name in names:
         try:
-            column = pa.array([row.get(name) for row in rows])
-            if schema is not None:
-                wanted = schema.field(name).type
-                if not _fits(column.type, wanted):
-                    raise pa.ArrowTypeError  # which is answered below, as what PyArrow finds is
-                column = column.cast(wanted)
+            values = [row.get(name) for row in rows]
+            column = pa.array(values)
+            wanted = column.type if schema is None else schema.field(name).type
+            if _is_cut(values, column.type) or not _fits(column.type, wanted):
+                raise pa.ArrowTypeError  # which is answered below, as what PyArrow finds is
+            column = column.cast(wanted)
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             fits = "fit no single type of Arrow"
             if schema is not None:

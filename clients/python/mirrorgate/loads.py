@@ -87,6 +87,12 @@ class Load:
         return f"{table_path(self.table)}/loads/{self.load_id}"
 
 
+def no_columns() -> RejectedInput:
+    """Return the error for data that says nothing of its table."""
+    remedy = "Pass a DataFrame without rows that has the columns of the table: with `full`, it deletes all rows."
+    return RejectedInput(Code.EMPTY_REQUEST, "the data has neither rows nor columns", remedy=remedy)
+
+
 @dataclass
 class TableRegistration:
     """The table that rows are for. `key` are the key columns that a new table gets."""
@@ -115,6 +121,8 @@ class TableRegistration:
         except RejectedByGateway as error:
             if error.code is not Code.UNKNOWN_TABLE:
                 raise
+            if not columns.names:
+                raise no_columns() from error
             if not self.key and not self.only_inserts:
                 detail = f"table {self.table} is new, and no key columns are given"
                 remedy = "Give the key columns: --key-columns of the command, `key` in Python."

@@ -199,8 +199,9 @@ def test_a_full_load_whose_source_fails_stays_open_only_under_a_name(
 
 def test_a_full_load_without_rows_and_columns_deletes_nothing(client: GatewayClient, api_engine: sa.Engine) -> None:
     mirrorgate.mirror(ROWS, "t", key="id", full=True, client=client)
-    with rejected(Code.EMPTY_REQUEST):
-        mirrorgate.mirror(iter(()), "t", key="id", full=True, client=client)
+    for table, full in (("t", True), ("new", False)):
+        with rejected(Code.EMPTY_REQUEST):
+            mirrorgate.mirror(iter(()), table, key="id", full=full, client=client)
     mirrorgate.mirror(pl.DataFrame(ROWS).head(0), "t", key="id", full=True, client=client)
     (load, *_) = client.get("/v1/tables/t/loads")["loads"]
     assert (load["state"], load["deletes"]) == ("completed", 5), "a frame with columns says that there are no rows"
@@ -259,11 +260,15 @@ def test_what_has_no_rows_is_rejected_before_a_request(client: GatewayClient, da
     [
         ([1], {}, Code.BAD_REQUEST),
         ([{"id": 1}, {"id": "1"}], {}, Code.BAD_VALUE),
+        ([{"id": dt.date(2026, 1, 1)}, {"id": AT}], {}, Code.BAD_VALUE),
+        ([{"id": 1, "v": [{"at": dt.date(2026, 1, 1)}, {"at": AT}]}], {}, Code.BAD_VALUE),
+        ([{"id": AT}, {"id": 1}], {}, Code.BAD_VALUE),
         (pl.DataFrame({"id": pl.Series([1], dtype=pl.Int128)}), {}, Code.BAD_TYPE),
+        (pl.DataFrame({"id": pl.Series([1], dtype=pl.Object)}), {}, Code.BAD_TYPE),
         ([{"id": 1}], {"wait": "soon"}, Code.BAD_REQUEST),
         ([{"id": 1}], {"resume": ""}, Code.BAD_REQUEST),
     ],
-    ids=["no mapping", "types", "no type of Arrow", "wait", "resume"],
+    ids=["mapping", "types", "time after day", "nested time", "number", "no Arrow type", "objects", "wait", "resume"],
 )
 def test_what_cannot_be_sent_is_rejected_at_once_and_nothing_is_staged(
     client: GatewayClient, api_engine: sa.Engine, data: Any, options: Any, code: Code

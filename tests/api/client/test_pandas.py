@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 import mirrorgate
-from mirrorgate import GatewayClient
+from mirrorgate import GatewayClient, RejectedInput
 from tests.api.calls import ADMIN_KEY
 from tests.api.commands import staged
 from tests.support.processes import REPOSITORY
@@ -29,7 +29,7 @@ OF_PANDAS = {
     "text with None": (["a", None], "string", ["a", None]),
     "object with NaN": (pd.Series(["a", float("nan")], dtype=object), "string", ["a", None]),
     "decimals": (pd.Series([Decimal("1.25"), None], dtype=object), "decimal(3,2)", [Decimal("1.25"), None]),
-    "days": (pd.Series([AT.date(), None], dtype=object), "date", [AT.date(), None]),
+    "days": (pd.Series([AT.date(), pd.NaT], dtype=object), "date", [AT.date(), None]),
     "time": (pd.to_datetime(pd.Series([AT, None])), "timestamp", [AT.replace(tzinfo=dt.UTC), None]),
     "time with a zone": (
         pd.to_datetime(pd.Series([AT, None])).dt.tz_localize("Europe/Oslo"),
@@ -57,6 +57,23 @@ def test_a_column_without_a_value_is_sent_once_the_table_has_it(client: GatewayC
     mirrorgate.mirror(frame, "t", key="id", client=client)
     types = {column["name"]: column["type"] for column in client.get("/v1/tables/t/schema")["columns"]}
     assert types == {"id": "int64", "note": "float64", "city": "string"}
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.DataFrame({"id": pd.Series([AT.date(), AT], dtype=object)}),
+        pd.DataFrame({"id": pd.Series([1, "secret"], dtype=object)}),
+        pd.DataFrame({"id": pd.arrays.SparseArray([1])}),
+        pd.DataFrame([[1, 2]], columns=["id", "id"]),
+        pd.Series([1], name="id"),
+    ],
+    ids=["day and time", "number and text", "sparse", "columns of one name", "series"],
+)
+def test_what_arrow_cannot_hold_is_rejected_without_a_value(client: GatewayClient, frame: Any) -> None:
+    with pytest.raises(RejectedInput, match="PyArrow cannot read") as raised:
+        mirrorgate.mirror(frame, "t", key="id", client=client)
+    assert "secret" not in str(raised.value)
 
 
 def test_the_notebook_of_the_examples_runs_and_has_no_outputs(
