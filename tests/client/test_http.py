@@ -70,6 +70,15 @@ def test_what_no_key_can_be_is_rejected_at_once_and_not_shown(key: str, tmp_path
     assert (error.value.code, "mg" in error.value.detail) == (Code.UNAUTHENTICATED, False)
 
 
+@pytest.mark.parametrize(
+    "url", ["http://me:secret@127.0.0.1:1", "http://secret@127.0.0.1:1", "http://127.0.0.1:1?secret"]
+)
+def test_a_url_with_credentials_is_rejected_at_once_and_not_shown(url: str) -> None:
+    with pytest.raises(Misconfigured, match="the URL of the gateway") as error:
+        GatewayClient(url, "mg_a_key")
+    assert "secret" not in str(error.value)
+
+
 @pytest.mark.parametrize("damage", [lambda file: file.write_bytes(b"mg_\xff"), Path.mkdir])
 def test_a_damaged_key_file_is_rejected(damage: Callable[[Path], object], tmp_path: Path) -> None:
     damage(tmp_path / "admin.key")

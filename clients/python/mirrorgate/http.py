@@ -282,15 +282,15 @@ def _problem_of_a_proxy(status: int) -> dict[str, Any]:
 
 
 def host_of(url: str) -> str:
-    """Return the host in the URL of a gateway. Raises WrongUrl."""
+    """Return the host in the URL of a gateway. Raises WrongUrl, also for credentials, which errors would show."""
     with suppress(ValueError, httpx.InvalidURL):
         parts = httpx.URL(url)
-        is_plain = not parts.userinfo  # httpx sends a user in place of the key, and errors repeat the URL
+        is_plain = not parts.userinfo and not parts.query  # httpx sends a user in place of the key
         if is_plain and parts.scheme in ("http", "https") and parts.host and (parts.port or 0) <= _MAX_PORT:
             return parts.host
     raise WrongUrl(
         Code.BAD_SETTING,
-        "the URL of the gateway is not one of http:// or https:// with a host and a valid port, and without a user",
+        "the URL of the gateway is not http:// or https:// with a host and a valid port, without credentials and query",
         remedy=f"Write it like {DEFAULT_URL}, with --url or in MIRRORGATE_URL, and the key in MIRRORGATE_API_KEY.",
     )
 
