@@ -49,15 +49,18 @@ def test_a_wheel_holds_its_packages_and_nothing_else(
     assert all(name.split("/")[0].endswith(".dist-info") for name in outside), outside
 
 
-@pytest.fixture(scope="module")
-def programs(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of programs of an environment that has the client alone."""
+@pytest.fixture(scope="module", params=["highest", "lowest-direct"])
+def programs(wheels: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """Return the folder of programs of an environment that has the client alone, with new or the oldest packages."""
     environment = tmp_path_factory.mktemp("environment")
     (built,) = wheels.glob("mirrorgate-*.whl")
     uv = [sys.executable, "-m", "uv", "--quiet"]
     subprocess.run([*uv, "venv", "--python", sys.executable, "--clear", str(environment)], check=True)
     python = environment / "bin" / "python"
-    subprocess.run([*uv, "pip", "install", "--python", str(python), str(built)], check=True)
+    install = [*uv, "pip", "install", "--python", str(python)]
+    needed = str(REPOSITORY / CLIENT / "pyproject.toml")
+    subprocess.run([*install, "--resolution", request.param, "--requirement", needed], check=True)
+    subprocess.run([*install, "--no-deps", str(built)], check=True)
     return python.parent
 
 
@@ -98,6 +101,12 @@ def test_the_client_alone_names_the_package_of_a_command(programs: Path, command
     assert ran.returncode == 2
     said = " ".join(ran.stderr.replace("│", " ").split())
     assert f"The command '{command}' is in the package {distribution}, which is not installed." in said
+
+
+def test_the_client_alone_explains_its_commands(programs: Path) -> None:
+    command = [programs / "mirrorgate", "send", "--help"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_the_client_knows_the_package_of_every_command() -> None:
