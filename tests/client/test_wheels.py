@@ -6,7 +6,7 @@ import sys
 import zipfile
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import typer.main
@@ -90,6 +90,28 @@ def test_the_client_sends_rows_from_an_empty_environment_beside_a_project_that_h
             command, cwd=project, env=os.environ | given, capture_output=True, text=True, timeout=60, check=False
         )
         assert "accepted: 1 change in 1 request" in ran.stdout, ran.stderr
+
+
+TYPED: Final = """
+from dataclasses import dataclass
+from mirrorgate import ChangeWriter, GatewayClient, MirrorgateError, TemporarilyUnavailable
+
+@dataclass
+class Visit:
+    id: int
+
+with GatewayClient("http://gateway", "key") as gateway, ChangeWriter(gateway, table="t") as rows:
+    rows.write({"id": 1})
+visits: ChangeWriter[Visit] = ChangeWriter(gateway, table="t")
+visits.write({"id": 1})  # type: ignore[arg-type]
+"""
+
+
+def test_the_program_of_the_page_passes_a_strict_type_check(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(TYPED)
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", os.devnull, "program.py"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.stdout == "Success: no issues found in 1 source file\n"
 
 
 @pytest.mark.parametrize(

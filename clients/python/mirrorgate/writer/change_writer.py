@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self
 from uuid import uuid4
 
 import msgspec
@@ -93,7 +93,14 @@ def _malformed(reason: str, remedy: str) -> RejectedInput:
     return RejectedInput(Code.MALFORMED_MESSAGE, f"the row cannot be written as JSON: {reason}", remedy=remedy)
 
 
-Row = TypeVar("Row")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Row = TypeVar("Row", default=Any)  # else each writer without `encode` needs an annotation
+else:
+    from typing import TypeVar
+
+    Row = TypeVar("Row")
 
 GIVE_UP_AFTER_SECONDS: Final = 120.0
 _ROWS_PER_TURN: Final = 256
