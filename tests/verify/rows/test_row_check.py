@@ -227,3 +227,15 @@ def test_keys_of_every_type_are_compared(keys: pa.Array, tmp_path: Path) -> None
     write(tmp_path, 1, pa.table({"id": keys, "__rowMarker__": pa.array([0, 0], pa.int32())}))
     write(tmp_path, 2, pa.table({"id": keys.slice(1), "__rowMarker__": pa.array([0], pa.int32())}))
     assert brief(findings(tmp_path)) == [("duplicate_insert", 2, "1 row: row 1")]
+
+
+def test_names_of_columns_are_not_taken_for_those_of_the_check(tmp_path: Path) -> None:
+    names = ("__position__", "__effect__", "position", "row", "file", "key", "marker", "fault")
+    write(tmp_path, 1, file_of([(0, 1), (4, 2)], **{name: pa.array([2, 2]) for name in names}))
+    write(tmp_path, 2, file_of([(0, 1)], **{name: pa.array([7]) for name in names}))
+    assert brief(findings(tmp_path)) == [("duplicate_insert", 2, "1 row: row 1")]
+
+
+def test_rows_of_a_file_with_the_marker_alone_have_no_key(tmp_path: Path) -> None:
+    write(tmp_path, 1, pa.table({"__rowMarker__": pa.array([0], pa.int32())}))
+    assert findings(tmp_path) == []

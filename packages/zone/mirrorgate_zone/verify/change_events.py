@@ -205,9 +205,10 @@ _UPSERT: Final = 4
 _MIN_VALUE_COLUMNS: Final = 2
 """Columns beside the key from which a row of NULLs is suspicious. A single column can be NULL for good reasons."""
 
-_POSITION: Final = "__position__"
-_EFFECT: Final = "__effect__"
-_STATED: Final = "__stated__"
+POSITION: Final = "__mirrorgate_position__"
+EFFECT: Final = "__mirrorgate_effect__"
+_STATED: Final = "__mirrorgate_stated__"
+"""Columns beside those of a file, which can have any name but these."""
 
 CREATE_EVENTS: Final = """
 CREATE TEMP TABLE {events} (file INTEGER, row BIGINT, marker TINYINT, key UHUGEINT, fault VARCHAR)
@@ -247,10 +248,12 @@ class ChangeEvents:
 
     def _add_chunk(self, file: int, position: int, chunk: pa.Table, metadata: TableMetadata, follows: bool) -> None:
         columns, markers, stated = split_effects(chunk, metadata)
+        if not columns.num_columns:
+            return
         rows = comparable(columns)
         keys = columns_named(rows, metadata.key_columns)
         numbers = pa.array(range(position + 1, position + 1 + rows.num_rows), pa.int64())
-        rows = rows.append_column(_POSITION, numbers).append_column(_EFFECT, markers).append_column(_STATED, stated)
+        rows = rows.append_column(POSITION, numbers).append_column(EFFECT, markers).append_column(_STATED, stated)
         key = f"CASE WHEN {any_null(keys)} THEN NULL ELSE {key_hash(rows.schema, keys)} END"
         if not keys or not follows:
             key = "NULL::UHUGEINT"
@@ -258,7 +261,7 @@ class ChangeEvents:
         with registered(self.connection, rows) as source:
             self.connection.execute(
                 f"INSERT INTO {self.name} SELECT * FROM ("  # noqa: S608  # quoted names and constants
-                f"SELECT {file} AS file, {_POSITION} AS row, {_EFFECT} AS marker, {key} AS key, {fault} AS fault "
+                f"SELECT {file} AS file, {POSITION} AS row, {EFFECT} AS marker, {key} AS key, {fault} AS fault "
                 f"FROM {source}) WHERE key IS NOT NULL OR fault IS NOT NULL"
             )
 
@@ -304,14 +307,14 @@ def _fault(columns: pa.Table, keys: tuple[str, ...], metadata: TableMetadata) ->
     """Return SQL for the code of what is wrong with a row alone, NULL for nothing."""
     cases = [
         (FindingCode.MARKER_NULL, f"{_STATED} IS NULL"),
-        (FindingCode.MARKER_UNKNOWN, f"{_EFFECT} IS NULL"),
+        (FindingCode.MARKER_UNKNOWN, f"{EFFECT} IS NULL"),
     ]
     if not metadata.key_columns:
-        cases.append((FindingCode.MARKER_WITHOUT_KEYS, f"{_EFFECT} <> {_INSERT}"))
+        cases.append((FindingCode.MARKER_WITHOUT_KEYS, f"{EFFECT} <> {_INSERT}"))
     elif keys:
         cases.append((FindingCode.KEY_NULL, any_null(keys)))
         values = [quoted(name) for name in columns.column_names if name not in keys]
         if len(values) >= _MIN_VALUE_COLUMNS:
             empty = " AND ".join(f"{name} IS NULL" for name in values)
-            cases.append((FindingCode.UPDATE_WITHOUT_VALUES, f"{_EFFECT} IN (1, 4) AND {empty}"))
+            cases.append((FindingCode.UPDATE_WITHOUT_VALUES, f"{EFFECT} IN (1, 4) AND {empty}"))
     return "CASE " + " ".join(f"WHEN {test} THEN {quoted_text(code)}" for code, test in cases) + " END"

@@ -28,6 +28,7 @@ from app.published.table_files import DataFile, PublishedTable, TableFiles, list
 from app.published.table_metadata import TableMetadata, UnreadableFile, UnreadableMetadata, read_metadata
 from mirrorgate.errors import Code, Misconfigured
 from mirrorgate_zone.verify.change_events import (
+    POSITION,
     comparable,
     key_hash,
     kind_of,
@@ -194,7 +195,6 @@ def count_rows(connection: duckdb.DuckDBPyConnection, name: str) -> int:
 
 MAX_VALUE_LENGTH: Final = 60
 
-_POSITION: Final = "__position__"
 
 Row = Mapping[str, str | None]
 """The strings of a row's values, by lower-case column name."""
@@ -275,9 +275,9 @@ class DifferenceDetails:
     def _read_delta(self, keys: Sequence[int]) -> None:
         wanted = ", ".join(f"{key}::UHUGEINT" for key in keys)
         for chunk in delta_chunks(self.table):
-            with registered(self.connection, chunk.append_column(_POSITION, pa.array(range(chunk.num_rows)))) as rows:
+            with registered(self.connection, chunk.append_column(POSITION, pa.array(range(chunk.num_rows)))) as rows:
                 found = self.connection.execute(
-                    f"SELECT {_POSITION}, {self._delta_key(chunk)} AS found FROM {rows} "  # noqa: S608  # quoted names
+                    f"SELECT {POSITION}, {self._delta_key(chunk)} AS found FROM {rows} "  # noqa: S608  # quoted names
                     f"WHERE found IN ({wanted})"
                 ).fetchall()
             texts = self._texts(_rows_at(chunk, [position for position, _ in found]))
@@ -293,9 +293,9 @@ class DifferenceDetails:
         """Return rows as strings, in their order, which DuckDB keeps only where a query asks for it."""
         names = [name.casefold() for name in rows.column_names]
         texts = ", ".join(f"({text_of(rows.schema, name)})::VARCHAR" for name in rows.column_names)
-        with registered(self.connection, rows.append_column(_POSITION, pa.array(range(rows.num_rows)))) as chunk:
+        with registered(self.connection, rows.append_column(POSITION, pa.array(range(rows.num_rows)))) as chunk:
             found = self.connection.execute(
-                f"SELECT {texts} FROM {chunk} ORDER BY {_POSITION}"  # noqa: S608  # quoted names
+                f"SELECT {texts} FROM {chunk} ORDER BY {POSITION}"  # noqa: S608  # quoted names
             ).fetchall()
         return [dict(zip(names, values, strict=True)) for values in found]
 

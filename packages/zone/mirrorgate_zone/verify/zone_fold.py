@@ -19,6 +19,8 @@ from app.published.data_file import read_chunks
 from app.published.table_files import DataFile
 from app.published.table_metadata import TableMetadata, UnreadableFile
 from mirrorgate_zone.verify.change_events import (
+    EFFECT,
+    POSITION,
     any_null,
     columns_named,
     comparable,
@@ -37,8 +39,6 @@ GROUP_ROWS: Final = 1_000_000
 POSITION_BITS: Final = 36
 """Bits of a position that hold the row number; the rest is the index of the file."""
 
-_MARKER: Final = "__effect__"
-_POSITION: Final = "__position__"
 
 _CREATE: Final = """
 CREATE TEMP TABLE {events} (position BIGINT, marker TINYINT, key UHUGEINT, keyed BOOLEAN, hash HUGEINT);
@@ -153,11 +153,11 @@ class ZoneFold:
         values = row_hash(rows.schema, compared)
         key, keyed = (key_hash(rows.schema, keys), f"NOT ({any_null(keys)})") if keys else (f"({values})", "FALSE")
         positions = pa.array(range(first, first + rows.num_rows), pa.int64())
-        rows = rows.append_column(_MARKER, markers).append_column(_POSITION, positions)
+        rows = rows.append_column(EFFECT, markers).append_column(POSITION, positions)
         with registered(self._connection, rows) as source:
             self._connection.execute(
                 f"INSERT INTO {self._names['events']} "  # noqa: S608  # quoted names and constants
-                f"SELECT {_POSITION}, {_MARKER}, {key}, {keyed}, {values} FROM {source}"
+                f"SELECT {POSITION}, {EFFECT}, {key}, {keyed}, {values} FROM {source}"
             )
 
     def _check(self, schema: pa.Schema, markers: pa.ChunkedArray) -> None:
