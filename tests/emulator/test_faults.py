@@ -117,3 +117,10 @@ def test_sql_only_reads(publisher: Publisher) -> None:
     answer = publisher.call("POST", "/sql", content="DELETE FROM orders")
     assert (answer.status_code, answer.json()["errorCode"]) == (400, "bad_query")
     assert "DELETE" in json.dumps(answer.json())
+
+
+def test_sql_answers_numbers_that_json_lacks_as_text(publisher: Publisher) -> None:
+    publisher.mirror_one_row()
+    answer = publisher.call("POST", "/sql", content="SELECT 'nan'::DOUBLE AS n, ['inf'::DOUBLE, '-inf'::DOUBLE] AS i")
+    assert "NaN," not in answer.text
+    assert answer.json()["rows"] == [["NaN", ["Infinity", "-Infinity"]]]

@@ -87,7 +87,8 @@ class ApiSite:
         try:
             with run_query(target, body.decode()) as result:
                 rows = [list(row) for batch in result.batches for row in batch]
-                return Answer(200, json.loads(json.dumps({"columns": result.columns, "rows": rows}, default=str)))
+                text = json.dumps({"columns": result.columns, "rows": rows}, default=str)
+                return Answer(200, json.loads(text, parse_constant=str))  # JSON has no NaN: it becomes a string
         except (MirrorgateError, UnicodeDecodeError) as error:
             return _wrong(str(getattr(error, "code", "bad_query")), str(error))
 
