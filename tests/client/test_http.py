@@ -79,6 +79,45 @@ def test_a_url_with_credentials_is_rejected_at_once_and_not_shown(url: str) -> N
     assert "secret" not in str(error.value)
 
 
+def test_a_gateway_on_this_machine_is_called_without_the_proxy_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        for name in ("HTTP_PROXY", "http_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        with (
+            GatewayClient("http://127.0.0.1:1", "mg_a_key") as client,
+            pytest.raises(TemporarilyUnavailable, match=r"no gateway answers at http://127.0.0.1:1$"),
+        ):
+            client.get("/v1/tables")
+    with (
+        GatewayClient("http://gateway.example", "mg_a_key") as client,
+        pytest.raises(TemporarilyUnavailable, match="through the proxy of the environment"),
+    ):
+        client.get("/v1/tables")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("SSL_CERT_FILE", "/nowhere/secret.pem"),
+        ("ALL_PROXY", "ftp://me:secret@proxy"),
+        ("ALL_PROXY", "socks5://secret:1"),
+    ],
+)
+def test_an_environment_that_cannot_be_used_is_a_setting(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(Misconfigured) as error:
+        GatewayClient("https://gateway.example", "mg_a_key")
+    assert (error.value.code, name in error.value.remedy, "secret" in str(error.value)) == (
+        Code.BAD_SETTING,
+        True,
+        False,
+    )
+
+
 @pytest.mark.parametrize("damage", [lambda file: file.write_bytes(b"mg_\xff"), Path.mkdir])
 def test_a_damaged_key_file_is_rejected(damage: Callable[[Path], object], tmp_path: Path) -> None:
     damage(tmp_path / "admin.key")

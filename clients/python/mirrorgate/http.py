@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
+from urllib.request import getproxies
 
 import httpx
 
@@ -92,7 +93,19 @@ class GatewayClient:
     def __init__(self, url: str, key: str, certificate: Path | None = None) -> None:
         """Open a client. `certificate`, if given, is the only one accepted, whatever host name it contains."""
         self.url = url
-        self._http = httpx.Client(**options_of(url, key, certificate))
+        options = options_of(url, key, certificate)
+        try:
+            if options["verify"] is True:  # with the certificates that the environment names, whatever `trust_env` says
+                options["verify"] = httpx.create_ssl_context()
+            self._http = httpx.Client(**options)
+        except (ImportError, OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else type(error).__name__
+            raise Misconfigured(
+                Code.BAD_SETTING,
+                f"the proxy or the certificates that the environment names cannot be used: {why}",
+                remedy="Correct HTTP_PROXY, HTTPS_PROXY and ALL_PROXY (http:// or https://), SSL_CERT_FILE and "
+                "SSL_CERT_DIR, or unset them.",
+            ) from error
 
     @classmethod
     def find(cls, url: str | None, key: str | None, data_dir: Path) -> Self:
@@ -236,9 +249,10 @@ def translated_errors(url: str) -> Iterator[None]:
                 remedy="Check that the port serves https://, and that its certificate is for this host and trusted "
                 "here. SSL_CERT_FILE names the file of a private authority.",
             ) from error
+        is_proxied = {*getproxies()} - {"no"} and host_of(url) not in _THIS_MACHINE
         raise TemporarilyUnavailable(
             Code.NOT_READY,
-            f"no gateway answers at {url}",
+            f"no gateway answers at {url}{', through the proxy of the environment' if is_proxied else ''}",
             remedy="Start one with `mirrorgate up`, or give the address of one with --url or MIRRORGATE_URL.",
         ) from error
 
@@ -298,11 +312,11 @@ def host_of(url: str) -> str:
 def options_of(url: str, key: str, certificate: Path | None) -> dict[str, Any]:
     """Return the options of an HTTP client that calls one gateway with one key.
 
-    Without TLS, it does not read the system's certificates, which takes 40 ms: half of a short command. Raises
-    WrongUrl, RejectedInput `unauthenticated` for a text that no key can be, and Misconfigured for a certificate that
-    cannot be read.
+    Without TLS, it does not read the system's certificates, which takes 40 ms: half of a short command. A proxy of the
+    environment gets no calls, and no key, for a gateway on this machine. Raises WrongUrl, RejectedInput
+    `unauthenticated` for a text that no key can be, and Misconfigured for a certificate that cannot be read.
     """
-    host_of(url)
+    is_here = host_of(url) in _THIS_MACHINE
     if _KEY.fullmatch(key) is None:
         raise RejectedInput(
             Code.UNAUTHENTICATED,
@@ -318,7 +332,9 @@ def options_of(url: str, key: str, certificate: Path | None) -> dict[str, Any]:
             f"the certificate of the gateway, {certificate}, cannot be read: {why}",
             remedy="Run the command as a user that may read the certificate, or put the file back.",
         ) from error
-    return {"base_url": url, "headers": {"Authorization": f"Bearer {key}"}, "timeout": ANSWER_SECONDS, "verify": verify}
+    headers = {"Authorization": f"Bearer {key}"}
+    options = {"base_url": url, "headers": headers, "timeout": ANSWER_SECONDS, "verify": verify}
+    return options | {"trust_env": not is_here}
 
 
 def _stored_key(file: Path) -> str:
