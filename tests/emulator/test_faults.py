@@ -112,6 +112,13 @@ def test_a_token_of_another_audience_is_rejected(publisher: Publisher) -> None:
         assert httpx.get(f"{fabric}/workspaces", headers=headers, trust_env=False).status_code == status
 
 
+@pytest.mark.parametrize("wrong", ["maxResults=x", "maxResults=0", "continuation=x"])
+def test_a_listing_with_a_wrong_parameter_is_answered(publisher: Publisher, wrong: str) -> None:
+    folder = publisher.emulator.addresses.workspace
+    answer = publisher.call("GET", f"/{folder}?resource=filesystem&recursive=false&{wrong}")
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, wrong.partition("=")[0])
+
+
 def test_sql_only_reads(publisher: Publisher) -> None:
     publisher.mirror_one_row()
     answer = publisher.call("POST", "/sql", content="DELETE FROM orders")

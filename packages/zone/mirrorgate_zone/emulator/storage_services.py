@@ -161,8 +161,10 @@ class Dfs:
         if folder:
             self._tree.find(folder)
         entries = self._entries(folder, recursive=request.query["recursive"] == "true")
-        size = min(int(request.query.get("maxResults", 5_000)), self._switches.page_size)
-        start = int(request.query.get("continuation") or 0)
+        size = min(request.number("maxResults", "5000"), self._switches.page_size)
+        start = request.number("continuation", "0")
+        if size == 0:
+            raise Rejected(400, "OutOfRangeQueryParameterValue", "maxResults")
         first = start - 1 if start and self._switches.listing_changes else start
         body = {"paths": [_entry(path, node) for path, node in entries[first : start + size]]}
         more = {"x-ms-continuation": str(start + size)} if start + size < len(entries) else {}

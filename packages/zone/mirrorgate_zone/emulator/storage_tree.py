@@ -388,9 +388,9 @@ class Request:
             raise Rejected(400, "InvalidHeaderValue", "If-None-Match takes only * here")
         return value == "*"
 
-    def number(self, name: str) -> int:
-        """Return a required non-negative number of the query."""
-        text = self.query.get(name)
+    def number(self, name: str, default: str | None = None) -> int:
+        """Return a non-negative number of the query, which is required if it has no default."""
+        text = self.query.get(name) or default
         if text is None:
             raise Rejected(400, "MissingRequiredQueryParameter", name)
         if not text.isdecimal():
