@@ -127,6 +127,8 @@ class TableRegistration:
                 detail = f"table {self.table} is new, and no key columns are given"
                 remedy = "Give the key columns: --key-columns of the command, `key` in Python."
                 raise RejectedInput(Code.NO_KEY, detail, remedy=remedy) from error
+            if valueless := next((name for name in self.key if name in columns.untyped), None):
+                raise RejectedInput(Code.NULL_KEY, f"key column {valueless} has no value in these rows") from error
             options = {"options": {"row_images": "on"}} if self.keeps_images else {}
             wanted = {**columns.definition(self.key), "key_columns": [*self.key], **options}
             self.patience.call(lambda: self.client.put(path, wanted))

@@ -249,6 +249,13 @@ def test_a_name_of_a_run_is_one_of_its_table(client: GatewayClient, api_engine: 
     assert (keys(api_engine, "t"), keys(api_engine, "u")) == ([0, 1, 2, 3, 4], [0, 1, 2, 3, 4])
 
 
+@pytest.mark.parametrize("data", [[{"id": None}], [{"id": None, "name": "n"}]])
+def test_a_key_column_without_a_value_registers_no_table(client: GatewayClient, data: Any) -> None:
+    with pytest.raises(RejectedInput, match="null_key: key column id has no value"):
+        mirrorgate.mirror(data, "t", key="id", client=client)
+    assert client.get("/v1/tables")["tables"] == []
+
+
 @pytest.mark.parametrize("data", [3, "rows", {"id": 1}])
 def test_what_has_no_rows_is_rejected_before_a_request(client: GatewayClient, data: Any) -> None:
     with pytest.raises(RejectedInput, match="neither a DataFrame nor an iterable"):
