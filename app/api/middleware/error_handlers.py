@@ -141,8 +141,7 @@ def answer_validation_error(exchange: Exchange, error: RequestValidationError) -
 
 def validation_rejection(exchange: Exchange, error: RequestValidationError) -> RejectedInput:
     """Return what pydantic rejects as an error of the product, without any value."""
-    problems: list[Problem] = []
-    remedy = None
+    problems, remedy = list[Problem](), None
     for issue in error.errors():
         location, *path = (str(part) for part in issue["loc"])
         if issue["type"] == "json_invalid":
@@ -152,8 +151,9 @@ def validation_rejection(exchange: Exchange, error: RequestValidationError) -> R
         pointer = "".join(f"/{part}" for part in escaped) if location == "body" else None
         last = path[-2:] if path and path[-1].isdecimal() else path[-1:]  # the number of an entry alone says nothing
         name = f"{location} parameter {'.'.join(path)}" if location != "body" else ".".join(last) or "the body"
-        detail = ("" if issue["type"] in UNKNOWN_KEYS else f"{name}: ") + describe_issue(Request(exchange.scope), issue)
-        code = Code.BAD_OPTION if path[:1] == ["options"] else Code.BAD_REQUEST
+        is_unknown = issue["type"] in UNKNOWN_KEYS
+        detail = ("" if is_unknown else f"{name}: ") + describe_issue(Request(exchange.scope), issue)
+        code = Code.BAD_OPTION if path[:1] == ["options"] and (path[1:] or not is_unknown) else Code.BAD_REQUEST
         if not problems and issue["type"] == "missing" and location != "body":
             remedy = missing_parameter_remedy(Request(exchange.scope), path[-1])
         problems.append(Problem(code, detail, pointer=pointer))

@@ -225,6 +225,7 @@ def test_a_name_can_be_changed_and_taken_away_and_other_changes_keep_it(gateway:
     renamed = gateway.patch(path, json={"name": "ERP"}).json()
     assert (renamed["name"], renamed["requests_per_second"]) == ("ERP", 5)
     problem(gateway.patch(path, json={"name": ""}), 400, "bad_request")
+    problem(gateway.patch(path, json={"options": {"reload": "upsert"}}), 400, "bad_request")  # which a key has not
     assert gateway.patch(path, json={"name": None}).json()["name"] is None
     problem(gateway.patch("/v1/keys/none", json={"name": "x"}), 404, "unknown_key")
 
