@@ -102,12 +102,10 @@ class TablePart:
 
     @property
     def rules_key(self) -> Hashable:
-        """Rules that parts have in common which are read and typed together.
-
-        The table cache has one object for equal schemas or options, so that comparing them costs nothing.
-        """
+        """Rules of parts that are typed together. The table cache has one object for equal schemas or options."""
         table = self.table
-        rules = (table.left_columns, table.cdc_started, table.images_complete)
+        own = table.table_id if table.options.masks else None  # each table has its own hashes
+        rules = (table.left_columns, table.cdc_started, table.images_complete, own)
         return (id(self.reader), id(table.schema), id(table.options), *rules)
 
 

@@ -116,6 +116,13 @@ def test_a_renamed_or_recreated_table_keeps_its_hashes_and_no_other_gets_them(
     assert [row["mail"] for row in harness.rows("u")] == [first]
 
 
+def test_tables_with_equal_options_keep_their_own_hashes_in_one_request(harness: IngestHarness) -> None:
+    for name in "ab":
+        harness.put(name, SCHEMA, **OPTIONS)
+    harness.arcion(*(arcion(name, None, TEXTS) for name in "ab"))
+    assert [harness.rows(name)[0]["mail"] for name in "ab"] == [of_table(harness, name) for name in "ab"]
+
+
 def test_a_rejection_does_not_tell_a_masked_value(harness: IngestHarness) -> None:
     harness.put("t", SCHEMA, **OPTIONS)
     with rejected() as rejection:
