@@ -85,7 +85,7 @@ TAKE_TABLE_TYPE: Final = (
 
 def unknown_columns(given: pa.Schema, rules: RowRules) -> Iterator[Problem]:
     """Yield a problem for each column that the table does not have."""
-    known = {*rules.schema.names, *rules.options.exclude}
+    known = {*rules.schema.names}
     for name in given.names:
         if name not in known:
             yield Problem(
@@ -427,6 +427,7 @@ def snapshot_rows(
     `value_too_large`, `null_key`, `null_value` or `reload_requires_recreate`.
     """
     marker = _marker(rules)
+    given = given.select([name for name in given.schema.names if name not in rules.options.exclude])
     problems = _problems_of_columns(given.schema, rules)
     _check_columns(problems)
     reserve(given.num_rows * row_bytes(rules))

@@ -1,11 +1,15 @@
 """Option `exclude`: its columns are never staged, however a message names them."""
 
+import pyarrow as pa
 import pytest
 
+from app.domain.model.names import TableName
 from app.formats.arcion.csv import CsvLayout, CsvMode
+from app.ingest import ArrowLoad
 from mirrorgate.errors import Code
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
+from tests.support.samples.arrow_streams import stream
 from tests.support.samples.messages import arcion, data, metadata
 from tests.support.samples.schemas import schema_of
 
@@ -23,6 +27,16 @@ def test_an_excluded_column_of_a_csv_file_is_left_out(harness: IngestHarness) ->
     harness.put("t", SCHEMA, exclude=["secret"])
     harness.csv("1,Ada,x\n", "t", CsvLayout(CsvMode.SNAPSHOT, ("id", "name", "secret")))
     assert harness.rows("t") == [{"id": 1, "name": "Ada", "__rowMarker__": 0}]
+
+
+@pytest.mark.parametrize("in_schema", [True, False], ids=["excluded later", "excluded from the start"])
+def test_an_excluded_column_of_an_arrow_load_is_left_out(harness: IngestHarness, in_schema: bool) -> None:
+    if in_schema:
+        harness.put("t", SCHEMA)
+    harness.put("t", SCHEMA, exclude=["secret"])
+    rows = pa.table({"id": [1], "name": ["Ada"], "secret": pa.array([7])})
+    harness.accept_load(ArrowLoad(TableName.parse("t"), stream(rows)))
+    assert harness.landed("t", "id", "name", "secret") == [[0, 1, "Ada", None]]
 
 
 def test_excluded_columns_of_metadata_are_neither_columns_nor_needed_in_data(harness: IngestHarness) -> None:
