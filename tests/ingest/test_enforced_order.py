@@ -234,6 +234,22 @@ def test_rows_of_one_copy_share_their_lsn_and_all_land_once(enforcing: IngestHar
     assert keys(enforcing, "S.T") == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"audit_columns": {"operation": "op"}}, {"derive": {"half": "id / 2"}}, {"insert_marker": "upsert"}, {}],
+    ids=["audit column", "derived column", "marker", "new column"],
+)
+def test_rows_that_share_their_lsn_are_known_after_a_change_of_the_table(
+    enforcing: IngestHarness, options: dict[str, Any]
+) -> None:
+    copied = [event("c", "S.T", after={"id": number}, sequence='["9","9"]', lsn=500) for number in range(2)]
+    enforcing.debezium(*copied)
+    schema = None if options else schema_of({"id": "int64", "new": "string"}, ["id"], ["id"])
+    enforcing.put("S.T", schema, source_order="enforce", **options)
+    assert [enforcing.debezium(*copied).duplicates, enforcing.debezium(copied[1]).duplicates] == [2, 1]
+    assert keys(enforcing, "S.T") == [0, 1]
+
+
 def test_rows_of_a_snapshot_pass_in_any_order(enforcing: IngestHarness) -> None:
     read = [event("r", "S.T", after={"id": number}, snapshot="true") for number in (2, 1)]
     assert [enforcing.debezium(*read).duplicates for _ in range(2)] == [0, 0]
