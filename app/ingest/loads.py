@@ -1,7 +1,7 @@
 """Rows of one table as an Arrow stream, from bytes to a receipt: an initial load, or plain rows with operations."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.domain.access.rights import Principal
 from app.domain.loads import LoadId, LoadStep
@@ -77,10 +77,11 @@ class ArrowLoad:
         registered = register_declared(declared, self.table, table_cache, principal)
         given, operations = split_operations(given, self.rows.operation)
         table = _accepting(present_table(self.table, table_cache, principal))
-        if table.schema.can_need_marker and {*operations.kinds} != {Operation.INSERT}:
-            table = give_marker(table, table_cache, principal)
-        rows = changed_rows(given, operations, table_cache.rules(table, in_load=in_load), *bounds)
-        return Batch(table, rows), registered
+        rules = table_cache.rules(table, in_load=in_load)
+        if needs_marker := table.schema.can_need_marker and {*operations.kinds} != {Operation.INSERT}:
+            rules = replace(rules, schema=replace(table.schema, bare=False))
+        rows = changed_rows(given, operations, rules, *bounds)
+        return Batch(give_marker(table, table_cache, principal) if needs_marker else table, rows), registered
 
     def explained(self, error: RejectedInput) -> RejectedInput:
         """Return the rejection of the body, which names the right endpoint if the body is of another form."""

@@ -262,11 +262,8 @@ _OF_A_DATE: Final = 2
 
 def row_identities(batch: pa.RecordBatch, rows: Collection[int]) -> list[str]:
     """Return a digest of each of these landing rows, which options and new columns of the table do not change."""
-    if len(rows) == 1:
-        [row] = rows
-        chosen = batch.slice(row, 1)  # a tenth of the time of `take`
-    else:
-        chosen = batch.take(pa.array(rows, pa.int64()))
+    # A slice takes a tenth of the time of `take`.
+    chosen = batch.slice(*rows, 1) if len(rows) == 1 else batch.take(pa.array(rows, pa.int64()))
     told = ({name: v for name, v in row.items() if v is not None and name[0] != "\0"} for row in chosen.to_pylist())
     return [sha256(repr(row | {ROW_MARKER: row[ROW_MARKER] % 4}).encode()).hexdigest()[:32] for row in told]
 

@@ -64,9 +64,10 @@ def test_partial_rows_are_completed_from_images_that_streams_leave_too(gateway: 
     assert table["rows"] == [{"id": 1, "name": "b", "price": "8.00", "__rowMarker__": 4}]
 
 
-def test_a_table_without_row_markers_gets_one_for_the_first_upsert(gateway: Gateway) -> None:
+def test_a_table_without_row_markers_gets_one_for_the_first_upsert_that_fits(gateway: Gateway) -> None:
     register(gateway, initial_load="without_marker")
     assert post(gateway, ROWS, op="insert").status_code == 202
+    assert post(gateway, ROWS.set_column(0, "id", pa.array([1, None]))).status_code == 422
     assert gateway.get(f"/v1/tables/{TABLE}/schema").json()["schema_version"] == 1
     assert post(gateway, ROWS).status_code == 202
     assert gateway.get(f"/v1/tables/{TABLE}/schema").json()["schema_version"] == 2
