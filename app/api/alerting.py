@@ -22,8 +22,8 @@ from app.domain.health.troubles import AlertPlan, KnownAlert, Trouble, database_
 from app.ingest import BacklogWatch
 from app.observability.api_metrics import ALERTS, ALERTS_NOT_SENT
 from app.observability.periodic_thread import PeriodicThread
-from app.staging.connection.database import Engine, installation_id, translated_errors
-from app.staging.overview import alerts_claimed, known_alerts, store_alerts, table_summaries
+from app.staging.connection.database import AdvisoryLock, Engine, installation_id, session_lock, translated_errors
+from app.staging.overview import known_alerts, store_alerts, table_summaries
 from app.staging.tables.status import gateway_facts
 from mirrorgate.errors import Code, MirrorgateError, TemporarilyUnavailable
 
@@ -81,8 +81,8 @@ class AlertWatch:
     def look(self) -> None:
         """Look once, and tell what is due. A message that is not taken is sent again at the next look."""
         try:
-            with translated_errors(), alerts_claimed(self.engine) as is_mine:
-                if is_mine:
+            with translated_errors(), session_lock(self.engine, AdvisoryLock.ALERTS) as session:
+                if session is not None:
                     self._look()
         except MirrorgateError as error:
             if error.code is Code.ALERT_NOT_SENT:

@@ -11,8 +11,7 @@ Alerts are stored so that one API process tells each of them once. A process tha
 tells the same alerts again, with the same ids.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
@@ -22,7 +21,6 @@ from app.domain.health.facts import TableSummary
 from app.domain.health.troubles import KnownAlert, Severity, Trouble, TroubleKind
 from app.domain.loads import LoadSession
 from app.domain.model.table import Table
-from app.staging.connection.database import AdvisoryLock, try_lock_for_session, unlock_session
 from app.staging.images import Backfill, find_backfills
 from app.staging.ledger.reports import (
     FAILING_AFTER,
@@ -52,20 +50,6 @@ UPSERT_ALERT = sa.text("""
 DELETE_ALERTS = sa.text("""
     DELETE FROM mirrorgate.alerts WHERE kind || ':' || subject = ANY(:keys)""")
 """Forget alerts that are over."""
-
-
-@contextmanager
-def alerts_claimed(engine: sa.Engine) -> Iterator[bool]:
-    """Give true to one process at a time. The claim belongs to the session, so it ends with a process that dies."""
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as session:
-        if not try_lock_for_session(session, AdvisoryLock.ALERTS):
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            if not session.invalidated:
-                unlock_session(session, AdvisoryLock.ALERTS)
 
 
 def known_alerts(connection: sa.Connection) -> Mapping[str, KnownAlert]:

@@ -451,11 +451,18 @@ def lock_for_transaction(connection: sa.Connection, lock: AdvisoryLock) -> None:
     connection.execute(LOCK_FOR_TRANSACTION, {"number": lock.value})
 
 
-def try_lock_for_session(connection: sa.Connection, lock: AdvisoryLock) -> bool:
-    """Take a lock without waiting, until `unlock_session` or the end of the connection; false where another has it."""
-    return bool(connection.execute(TRY_LOCK_FOR_SESSION, {"number": lock.value}).scalar_one())
+@contextmanager
+def session_lock(engine: sa.Engine, lock: AdvisoryLock) -> Iterator[sa.Connection | None]:
+    """Give one process at a time a session with the lock, and the others None, without waiting.
 
-
-def unlock_session(connection: sa.Connection, lock: AdvisoryLock) -> None:
-    """Release a lock that `try_lock_for_session` took on this connection."""
-    connection.execute(UNLOCK_SESSION, {"number": lock.value})
+    The lock belongs to the session, so it ends with a process that dies. Each statement of the session is committed.
+    """
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as session:
+        if not session.execute(TRY_LOCK_FOR_SESSION, {"number": lock.value}).scalar_one():
+            yield None
+            return
+        try:
+            yield session
+        finally:
+            if not session.invalidated:
+                session.execute(UNLOCK_SESSION, {"number": lock.value})

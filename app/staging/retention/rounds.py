@@ -27,7 +27,7 @@ from app.staging.access.console_sessions import PURGE_SESSIONS
 from app.staging.batches.dead_letters import DISCARD_ENDED, PURGE_LETTERS
 from app.staging.batches.idempotency import PURGE_RECEIPTS
 from app.staging.batches.staged_blocks import PURGE_TRACES
-from app.staging.connection.database import AdvisoryLock, translated_errors, try_lock_for_session, unlock_session
+from app.staging.connection.database import AdvisoryLock, session_lock, translated_errors
 from app.staging.ledger.leases import DELETE_DEAD_WORKERS
 from app.staging.loads import PURGE_LOADS, end_stale_loads
 from app.staging.mirror import DELETE_SILENT
@@ -267,17 +267,10 @@ class RetentionReport:
 def run_retention(engine: sa.Engine, limits: RetentionLimits) -> RetentionReport | None:
     """Do what is due now; return None if another process is doing it.
 
-    The lock belongs to the session, so it ends with a process that dies. Raises TemporarilyUnavailable if the database
-    does not answer or another session holds a lock for long.
+    Raises TemporarilyUnavailable if the database does not answer or another session holds a lock for long.
     """
-    with translated_errors(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as autocommit:
-        if not try_lock_for_session(autocommit, AdvisoryLock.RETENTION):
-            return None
-        try:
-            return _Round(engine, autocommit, limits).run()
-        finally:
-            if not autocommit.invalidated:
-                unlock_session(autocommit, AdvisoryLock.RETENTION)
+    with translated_errors(), session_lock(engine, AdvisoryLock.RETENTION) as autocommit:
+        return None if autocommit is None else _Round(engine, autocommit, limits).run()
 
 
 class _Round:

@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 from app.api.alerting import AlertWatch, Webhook
 from app.domain.publication import BacklogLimit
 from app.ingest import BacklogWatch
-from app.staging.connection.database import open_engine
-from app.staging.overview import alerts_claimed
+from app.staging.connection.database import AdvisoryLock, open_engine, session_lock
 from mirrorgate.cli.main import app
 from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.support.http.stand_in import StandIn, serving
@@ -141,8 +140,8 @@ def test_a_receiver_that_fails_gets_the_same_alerts_again(quarantined: sa.Engine
 
 
 def test_one_process_at_a_time_tells(quarantined: sa.Engine, receiver: Receiver) -> None:
-    with alerts_claimed(quarantined) as is_mine:
-        assert is_mine
+    with session_lock(quarantined, AdvisoryLock.ALERTS) as session:
+        assert session is not None
         watch_of(quarantined, receiver).look()
     assert receiver.told() == []
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 import app
-from app.staging.connection.database import AdvisoryLock, lock_for_transaction, try_lock_for_session, unlock_session
+from app.staging.connection.database import AdvisoryLock, lock_for_transaction, session_lock
 
 
 def test_no_two_purposes_share_a_number() -> None:
@@ -23,19 +23,19 @@ def test_no_other_module_takes_a_lock_by_a_number_of_its_own() -> None:
 
 
 def test_a_lock_of_one_session_is_not_given_to_another_until_it_is_released(engine: sa.Engine) -> None:
-    with engine.connect() as one, engine.connect() as other:
-        assert try_lock_for_session(one, AdvisoryLock.RETENTION)
-        assert not try_lock_for_session(other, AdvisoryLock.RETENTION)
-        assert try_lock_for_session(other, AdvisoryLock.ROUTING)
-        unlock_session(one, AdvisoryLock.RETENTION)
-        assert try_lock_for_session(other, AdvisoryLock.RETENTION)
-        other.invalidate()
+    with session_lock(engine, AdvisoryLock.RETENTION) as one, session_lock(engine, AdvisoryLock.RETENTION) as other:
+        assert one is not None
+        assert other is None
+        with session_lock(engine, AdvisoryLock.ROUTING) as third:
+            assert third is not None
+    with session_lock(engine, AdvisoryLock.RETENTION) as other:
+        assert other is not None
 
 
 def test_the_lock_of_a_transaction_ends_with_it(engine: sa.Engine) -> None:
-    with engine.connect() as other:
-        with engine.begin() as one:
-            lock_for_transaction(one, AdvisoryLock.ROUTING)
-            assert not try_lock_for_session(other, AdvisoryLock.ROUTING)
-        assert try_lock_for_session(other, AdvisoryLock.ROUTING)
-        other.invalidate()
+    with engine.begin() as one:
+        lock_for_transaction(one, AdvisoryLock.ROUTING)
+        with session_lock(engine, AdvisoryLock.ROUTING) as other:
+            assert other is None
+    with session_lock(engine, AdvisoryLock.ROUTING) as other:
+        assert other is not None

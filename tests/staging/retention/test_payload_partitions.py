@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence
 from app.staging.batches.staged_blocks import SELECT_PAYLOADS, read_payloads
-from app.staging.connection.database import AdvisoryLock, try_lock_for_session
+from app.staging.connection.database import AdvisoryLock, session_lock
 from app.staging.retention import rounds as retention
 from app.staging.retention.payload_partitions import find_partitions
 from app.staging.retention.rounds import run_retention
@@ -227,8 +227,8 @@ def test_many_rounds_beside_a_busy_writer_lose_nothing(engine: sa.Engine) -> Non
 
 
 def test_only_one_process_is_at_it_and_one_that_died_is_followed_by_another(engine: sa.Engine) -> None:
-    with engine.connect() as other:
-        assert try_lock_for_session(other, AdvisoryLock.RETENTION)
+    with session_lock(engine, AdvisoryLock.RETENTION) as other:
+        assert other is not None
         assert run_retention(engine, AT_ONCE) is None
         other.invalidate()
     wait_until(lambda: run_retention(engine, AT_ONCE), within=30, what="the lock goes with its connection")
