@@ -28,18 +28,16 @@ from app.staging.batches.sequence_lock import lock_counters, shorten_lock_timeou
 from app.staging.ledger.leases import check_epoch, check_epochs
 from mirrorgate.errors import Code, InvariantBroken
 
-_COLUMNS = """f.number, f.first_sequence, f.last_sequence, f.schema_version, f.row_count, f.change_count,
-    f.digest, f.state, f.file_bytes, f.file_sha256, f.planned_at, f.published_at, f.repair_requested"""
-"""The columns of a LedgerEntry."""
+_SELECT = """
+    SELECT number, first_sequence, last_sequence, schema_version, row_count, change_count, digest, state, file_bytes,
+        file_sha256, planned_at, published_at, repair_requested
+    FROM mirrorgate.landing_files WHERE table_id = :table_id AND generation = :generation"""
+"""Read the files of a generation as LedgerEntry has them; the beginning of five statements."""
 
-SELECT_NEWEST_FILES = sa.text(f"""
-    SELECT {_COLUMNS} FROM mirrorgate.landing_files f
-    WHERE table_id = :table_id AND generation = :generation AND number < :before ORDER BY number DESC LIMIT :limit""")  # noqa: S608  # constant columns
+SELECT_NEWEST_FILES = sa.text(f"{_SELECT} AND number < :before ORDER BY number DESC LIMIT :limit")
 """List a generation's files before a number, the newest first."""
 
-SELECT_FILE = sa.text(f"""
-    SELECT {_COLUMNS} FROM mirrorgate.landing_files f
-    WHERE table_id = :table_id AND generation = :generation AND number = :number""")  # noqa: S608  # constant columns
+SELECT_FILE = sa.text(f"{_SELECT} AND number = :number")
 """Read one file of a generation."""
 
 SELECT_FILE_BATCHES = sa.text("""
@@ -137,11 +135,18 @@ INSERT_METADATA_BLOCK = sa.text("""
         CAST(:event AS jsonb))""")
 """Append a block; a foreign key checks the number and hash of the one before."""
 
-SELECT_CHAIN = sa.text("""
+_SELECT_CHAIN = """
     SELECT sequence_number, previous_hash, system_time, event FROM mirrorgate.metadata_blocks
-    WHERE table_id = :table_id AND generation = :generation AND sequence_number >= :start
-    ORDER BY sequence_number LIMIT :limit""")
+    WHERE table_id = :table_id AND generation = :generation"""
+"""Read a chain; the beginning of two statements."""
+
+SELECT_CHAIN = sa.text(f"{_SELECT_CHAIN} AND sequence_number >= :start ORDER BY sequence_number LIMIT :limit")
 """Read a chain from a block number on."""
+
+SELECT_SCHEMA_EVENTS = sa.text(f"""{_SELECT_CHAIN}
+    AND event ->> 'kind' = 'SetDataSchema' AND sequence_number < :before
+    ORDER BY sequence_number DESC LIMIT :limit""")
+"""List the schemas of a chain before a number, the newest first."""
 
 
 def append_block(connection: sa.Connection, table_id: TableId, generation: Generation, event: ChainEvent) -> None:
@@ -186,16 +191,8 @@ def read_chain(
 ) -> Iterator[ChainBlock]:
     """Yield at most `limit` blocks of a chain in order, beginning with number `start`."""
     keys = {"table_id": table_id, "generation": generation, "start": start, "limit": limit}
-    for number, previous_hash, system_time, event in connection.execute(SELECT_CHAIN, keys):
-        yield ChainBlock(number, previous_hash, system_time, event)
-
-
-SELECT_SCHEMA_EVENTS = sa.text("""
-    SELECT sequence_number, previous_hash, system_time, event FROM mirrorgate.metadata_blocks
-    WHERE table_id = :table_id AND generation = :generation AND event ->> 'kind' = 'SetDataSchema'
-      AND sequence_number < :before
-    ORDER BY sequence_number DESC LIMIT :limit""")
-"""List the schemas of a chain before a number, the newest first."""
+    for row in connection.execute(SELECT_CHAIN, keys):
+        yield ChainBlock(*row)
 
 
 def schema_events(
@@ -206,9 +203,7 @@ def schema_events(
     return [ChainBlock(*row) for row in connection.execute(SELECT_SCHEMA_EVENTS, keys)]
 
 
-SELECT_UNRECORDED = sa.text(f"""
-    SELECT {_COLUMNS} FROM mirrorgate.landing_files f
-    WHERE table_id = :table_id AND generation = :generation AND state = 'planned' ORDER BY number LIMIT :limit""")  # noqa: S608  # constant columns
+SELECT_UNRECORDED = sa.text(f"{_SELECT} AND state = 'planned' ORDER BY number LIMIT :limit")
 """List a table's planned files that are not recorded as published."""
 
 SELECT_IS_BUILD_REGISTERED = sa.text("""
@@ -220,9 +215,7 @@ SELECT_RECORDED_NUMBER = sa.text("""
     SELECT recorded_file_number FROM mirrorgate.table_counters WHERE table_id = :table_id""")
 """Read the last file number that is recorded as published."""
 
-SELECT_FILES = sa.text(f"""
-    SELECT {_COLUMNS} FROM mirrorgate.landing_files f
-    WHERE table_id = :table_id AND generation = :generation AND number > :after ORDER BY number LIMIT :limit""")  # noqa: S608  # constant text
+SELECT_FILES = sa.text(f"{_SELECT} AND number > :after ORDER BY number LIMIT :limit")
 """List a generation's files after a number."""
 
 REGISTER_BUILDS = sa.text("""
@@ -281,9 +274,7 @@ SELECT_TABLES_TO_REPAIR = sa.text("""
     WHERE f.table_id = ANY(:table_ids) AND f.repair_requested""")
 """List those of these tables that have files to repair."""
 
-SELECT_TO_REPAIR = sa.text(f"""
-    SELECT {_COLUMNS} FROM mirrorgate.landing_files f
-    WHERE table_id = :table_id AND generation = :generation AND repair_requested ORDER BY number LIMIT :limit""")  # noqa: S608  # constant text
+SELECT_TO_REPAIR = sa.text(f"{_SELECT} AND repair_requested ORDER BY number LIMIT :limit")
 """List the files of a table that an operator asked to repair."""
 
 SELECT_NUMBERS_TO_REPAIR = sa.text("""
