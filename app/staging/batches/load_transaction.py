@@ -6,7 +6,7 @@ insert lands on a key that has a row (decision 0069).
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from app.domain.rows.landing_rows import (
     without_keys,
 )
 from app.staging.batches.batch import Batch, MarkerNeeded, StagingRequest
-from app.staging.batches.row_images import MAX_IMAGES_PER_STATEMENT, read_present_keys
+from app.staging.batches.row_images import chunks, read_present_keys
 from app.staging.batches.sequence_lock import Counters
 from app.staging.connection.database import BINARY_RESULT
 from app.staging.connection.raw_sql import driver_rows, int_array_literal, text_array_literal
@@ -182,7 +182,7 @@ class LoadTransaction:
                 parameters = {"load_id": load_id, "sequences": int_array_literal(added.sequences)}
                 driver_rows(connection, INSERT_LOAD_BATCHES, parameters)
         for load_id, deleted in self._deleted.items():
-            for keys in _chunks(deleted):
+            for keys in chunks(deleted):
                 connection.exec_driver_sql(INSERT_LOAD_DELETES, {"load_id": load_id, "keys": keys})
 
     def _read_keys(
@@ -248,15 +248,8 @@ def _load(
 def _keys(connection: sa.Connection, statement: str, load: LoadSession, keys: Collection[bytes]) -> set[bytes]:
     found: set[bytes] = set()
     place = {"table_id": load.table_id, "generation": load.generation, "begin_sequence": load.begin_sequence}
-    for chunk in _chunks(keys):
+    for chunk in chunks(keys):
         parameters = {**place, "load_id": load.load_id, "keys": chunk}
         row = connection.exec_driver_sql(statement, parameters, execution_options=BINARY_RESULT).one()
         found.update(row[0] or ())
     return found
-
-
-def _chunks(keys: Collection[bytes]) -> Iterator[list[bytes]]:
-    listed = [*keys]
-    return (
-        listed[start : start + MAX_IMAGES_PER_STATEMENT] for start in range(0, len(listed), MAX_IMAGES_PER_STATEMENT)
-    )

@@ -141,7 +141,7 @@ def read_row_images(
     """
     found: dict[bytes, StoredImage] = {}
     completed = completed or CompletedBytes()
-    for chunk in _chunks(list(keys)):
+    for chunk in chunks(keys):
         left = MAX_COMPLETED_BYTES - completed.read
         parameters = {"table_id": table_id, "generation": generation, "keys": chunk, "max_bytes": left}
         row = connection.exec_driver_sql(SELECT_ROW_IMAGES, parameters, execution_options=BINARY_RESULT).one()
@@ -161,7 +161,7 @@ def read_present_keys(
 ) -> set[bytes]:
     """Return those of these keys that have a row image, read after the sequence lock was granted."""
     found: set[bytes] = set()
-    for chunk in _chunks(list(keys)):
+    for chunk in chunks(keys):
         parameters = {"table_id": table_id, "generation": generation, "keys": chunk}
         row = connection.exec_driver_sql(SELECT_PRESENT_KEYS, parameters, execution_options=BINARY_RESULT).one()
         found.update(row[0] or ())
@@ -185,13 +185,13 @@ def write_row_images(
     kept = [(key, image) for key in sorted(images) if (image := images[key]) is not None]
     replaced = [(places[key], image) for key, image in kept if key in places] if places else []
     new = [(key, image) for key, image in kept if key not in places] if places else kept
-    for keys in _chunks(deleted):
+    for keys in chunks(deleted):
         connection.exec_driver_sql(DELETE_ROW_IMAGES, {**generation_key, "keys": keys})
-    for replacements in _chunks(replaced):
+    for replacements in chunks(replaced):
         written = {"places": _quoted_array([place for place, _ in replacements]), **_columns(replacements)}
         if connection.exec_driver_sql(UPDATE_ROW_IMAGES, written).rowcount != len(replacements):
             raise RuntimeError("a row image was written without the sequence lock of its table")
-    for chunk in _chunks(new):
+    for chunk in chunks(new):
         keys = [key for key, _ in chunk]
         written = {**generation_key, "keys": keys, **_columns(chunk)}
         if len(keys) < MIN_INSERTED_IMAGES:
@@ -258,5 +258,9 @@ def _quoted_array(places: Sequence[str]) -> str:
     return '{"' + '","'.join(places) + '"}'
 
 
-def _chunks(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    return (items[start : start + MAX_IMAGES_PER_STATEMENT] for start in range(0, len(items), MAX_IMAGES_PER_STATEMENT))
+def chunks(items: Collection[Item]) -> Iterator[list[Item]]:
+    """Yield the items in lists of at most MAX_IMAGES_PER_STATEMENT."""
+    listed = [*items]
+    return (
+        listed[start : start + MAX_IMAGES_PER_STATEMENT] for start in range(0, len(listed), MAX_IMAGES_PER_STATEMENT)
+    )
