@@ -331,7 +331,7 @@ def check_epochs(connection: sa.Connection, epochs: Mapping[TableId, Epoch]) -> 
 
 
 NO_IDLE_LIMIT = sa.text("SET LOCAL idle_in_transaction_session_timeout = 0")
-"""Let this transaction wait for a storage service."""
+"""Let this transaction wait for a storage service, or keep its snapshot while others read it."""
 
 LOCK_INSTALLATION = sa.text("SELECT FROM mirrorgate.installation FOR NO KEY UPDATE")
 """Lock the installation, which serializes claims and moves of the zone."""

@@ -22,10 +22,8 @@ from app.domain.rebuild import RebuiltRows
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.batches.staged_blocks import NewBlock, insert_block
 from app.staging.connection.raw_sql import driver_of
+from app.staging.ledger.leases import NO_IDLE_LIMIT
 from app.staging.rebuild.progress import AttemptIsOver, Rebuild, clear_touched, require_attempt
-
-NO_IDLE_LIMIT = sa.text("SET LOCAL idle_in_transaction_session_timeout = 0")
-"""Let this transaction keep its snapshot while others read it."""
 
 EXPORT_SNAPSHOT = sa.text("SELECT pg_export_snapshot()")
 """Let other sessions read what this transaction sees."""
