@@ -12,7 +12,7 @@ begun anew, or that another drain has overtaken after a lost lease, cannot undo 
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
@@ -172,14 +172,7 @@ def store_place(
         batches_total=last,
         detail=None,
     )
-    place = {
-        "table_id": moved.table_id,
-        "started_at": moved.started_at,
-        "before": backfill.through_sequence,
-        "through_sequence": moved.through_sequence,
-        "rows_done": moved.rows_done,
-        "batches_total": moved.batches_total,
-    }
+    place = asdict(moved) | {"before": backfill.through_sequence}
     if connection.execute(STORE_PLACE, place).rowcount == 0:
         raise Overtaken
     return moved
