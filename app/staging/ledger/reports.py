@@ -135,8 +135,9 @@ HAS_FILES = sa.text("SELECT EXISTS (SELECT FROM mirrorgate.landing_files WHERE s
 """Look whether a table has a file in the landing zone."""
 
 SELECT_DATABASE = sa.text("""
-    SELECT state, error, whose, state_since, answered_at, problem_code, problem_detail, problem_remedy, refreshes_sql,
-        extract(epoch FROM clock_timestamp() - coalesce(answered_at, watched_since))::float8 AS answer_seconds
+    SELECT whose, state_since, answered_at, refreshes_sql, state, error,
+        extract(epoch FROM clock_timestamp() - coalesce(answered_at, watched_since))::float8 AS answer_seconds,
+        problem_code, problem_detail, problem_remedy
     FROM mirrorgate.fabric_database""")
 """Read the last answer, and why the question after it failed."""
 
@@ -145,11 +146,11 @@ SELECT_DATABASE = sa.text("""
 class FabricDatabase:
     """The mirrored database as Fabric's API last reported it, in Fabric's own words."""
 
-    facts: FabricFacts
     whose: str | None
     state_since: datetime | None
     answered_at: datetime | None
     refreshes_sql: bool
+    facts: FabricFacts
 
 
 def claim_poll(connection: sa.Connection, seconds: float, *, refreshes_sql: bool = False) -> bool:
@@ -217,15 +218,8 @@ def fabric_database(connection: sa.Connection) -> FabricDatabase | None:
     row = connection.execute(SELECT_DATABASE).one_or_none()
     if row is None:
         return None
-    facts = FabricFacts(
-        state=row.state,
-        error=row.error,
-        answer_seconds=row.answer_seconds,
-        problem_code=row.problem_code,
-        problem_detail=row.problem_detail,
-        problem_remedy=row.problem_remedy,
-    )
-    return FabricDatabase(facts, row.whose, row.state_since, row.answered_at, row.refreshes_sql)
+    whose, state_since, answered_at, refreshes_sql, *facts = row
+    return FabricDatabase(whose, state_since, answered_at, refreshes_sql, FabricFacts(*facts))
 
 
 def fabric_facts(connection: sa.Connection) -> FabricFacts | None:
