@@ -24,9 +24,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from enum import StrEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, Self, TypeAlias
 from uuid import UUID
+
+import msgspec
 
 from app.domain.model.change import SourceValue
 from app.domain.model.table_options import DEFAULT_OPTIONS, BinaryEncoding, TableOptions, TimestampUnit
@@ -150,28 +152,22 @@ def _check_integer(value: Any, what: str) -> None:
         raise ValueError(f"is not {what}")
 
 
-def _timestamp_reader(per_second: int) -> Callable[[Any], str]:
-    return lambda value: moment_text(value, per_second)
-
-
-def _time_reader(per_second: int) -> Callable[[Any], str]:
-    return lambda value: time_text(value, per_second)
-
-
-TIMESTAMP_READERS: Final = {unit: _timestamp_reader(per_second) for unit, per_second in PER_SECOND.items()}
+TIMESTAMP_READERS: Final = {
+    unit: partial(moment_text, per_second=per_second) for unit, per_second in PER_SECOND.items()
+}
 """By the unit of a request's parameter `timestamps`."""
 
 READERS: Final[Mapping[str, Callable[[Any], str]]] = {
     "io.debezium.time.Date": day_text,
     "org.apache.kafka.connect.data.Date": day_text,
-    "io.debezium.time.Timestamp": _timestamp_reader(PER_SECOND["millis"]),
-    "org.apache.kafka.connect.data.Timestamp": _timestamp_reader(PER_SECOND["millis"]),
-    "io.debezium.time.MicroTimestamp": _timestamp_reader(PER_SECOND["micros"]),
-    "io.debezium.time.NanoTimestamp": _timestamp_reader(PER_SECOND["nanos"]),
-    "io.debezium.time.Time": _time_reader(PER_SECOND["millis"]),
-    "org.apache.kafka.connect.data.Time": _time_reader(PER_SECOND["millis"]),
-    "io.debezium.time.MicroTime": _time_reader(PER_SECOND["micros"]),
-    "io.debezium.time.NanoTime": _time_reader(PER_SECOND["nanos"]),
+    "io.debezium.time.Timestamp": TIMESTAMP_READERS["millis"],
+    "org.apache.kafka.connect.data.Timestamp": TIMESTAMP_READERS["millis"],
+    "io.debezium.time.MicroTimestamp": TIMESTAMP_READERS["micros"],
+    "io.debezium.time.NanoTimestamp": TIMESTAMP_READERS["nanos"],
+    "io.debezium.time.Time": partial(time_text, per_second=PER_SECOND["millis"]),
+    "org.apache.kafka.connect.data.Time": partial(time_text, per_second=PER_SECOND["millis"]),
+    "io.debezium.time.MicroTime": partial(time_text, per_second=PER_SECOND["micros"]),
+    "io.debezium.time.NanoTime": partial(time_text, per_second=PER_SECOND["nanos"]),
     "io.debezium.time.StructuredDate": structured_text,
     "io.debezium.time.StructuredTime": structured_text,
     "io.debezium.time.StructuredZonedTime": structured_text,
@@ -239,28 +235,12 @@ class DebeziumReading:
 
     def to_json(self) -> dict[str, Any]:
         """Return the reading as it is stored with a dead letter."""
-        return {
-            "keyed": self.keyed,
-            "key_columns": list(self.key_columns),
-            "timestamps": dict(self.timestamps),
-            "decimals": self.decimals,
-            "tombstones": self.tombstones,
-            "unavailable": list(self.unavailable),
-            "nanoseconds": self.nanoseconds,
-        }
+        return {**msgspec.to_builtins(self), "timestamps": dict(self.timestamps)}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
         """Read a stored reading."""
-        return cls(
-            stored["keyed"],
-            tuple(stored["key_columns"]),
-            tuple((column, TimestampUnit(unit)) for column, unit in stored["timestamps"].items()),
-            DecimalForm(stored["decimals"]),
-            None if stored["tombstones"] is None else Tombstones(stored["tombstones"]),
-            tuple(stored["unavailable"]),
-            Nanoseconds(stored["nanoseconds"]),
-        )
+        return msgspec.convert({**stored, "timestamps": tuple(stored["timestamps"].items())}, cls)
 
 
 PLAIN_READING: DebeziumReading = DebeziumReading()
