@@ -5,10 +5,12 @@ database for it. With a database, the reports are stored, and the API shows the 
 contains a row value.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, time
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
+
+from mirrorgate.errors import MirrorgateError
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,31 +66,35 @@ class TableReport:
     """The mirror's report about one table at its last check. Pickles.
 
     `code`, `detail` and `remedy` are None unless the table waits, is stopped, or has files in a doubtful order. Times
-    have an offset.
+    have an offset. The defaults are of a table of which nothing else is known.
     """
 
     table: str
     """`schema.name` or `name`."""
     state: MirrorState
-    version: int | None
+    version: int | None = None
     """The Delta version; None before the first commit."""
-    generation: int
+    generation: int = 1
     """The generation of the Delta table, counted by the mirror from 1."""
-    file_number: int
+    file_number: int = 0
     """The last file applied, 0 before the first."""
-    last_file: int
+    last_file: int = 0
     """The last numbered file in the landing zone, 0 without files."""
-    pending_files: int
+    pending_files: int = 0
     """The files in the landing zone that are not applied."""
-    code: str | None
-    detail: str | None
-    remedy: str | None
-    committed_at: datetime | None
+    code: str | None = None
+    detail: str | None = None
+    remedy: str | None = None
+    committed_at: datetime | None = None
     """The time of the Delta version; None before the first commit."""
-    oldest_pending_at: datetime | None
+    oldest_pending_at: datetime | None = None
     """The time of the oldest file that is not applied; None without such files."""
     owner: FolderOwner | None = None
     """Owner of the folder whose files the Delta table has; None for a folder without a marker, and while the Delta
     table still has the files of an earlier folder. The gateway's database keeps only reports with an owner."""
     is_partitioned: bool = False
     """True if files are in folders of partitions, so that no change of the table folder shows new ones."""
+
+    def because(self, reason: MirrorgateError) -> Self:
+        """Return the report with the reason of its state."""
+        return replace(self, code=str(reason.code), detail=reason.detail, remedy=reason.remedy)

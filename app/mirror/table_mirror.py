@@ -320,60 +320,42 @@ def stopped(
         return _report(zone, view, MirrorState.STOPPED, error)
     marker = read_marker(zone, table.folder)
     owner = FolderOwner(marker.installation_id, marker.generation) if isinstance(marker, FolderMarker) else None
-    return replace(_without_view(target, table, MirrorState.STOPPED, error), owner=owner)
+    return replace(_without_view(target, table, MirrorState.STOPPED), owner=owner).because(error)
 
 
 def dropped(target: MirrorTarget, table: PublishedTable) -> TableReport:
     """Return the report of a table whose landing folder is gone."""
-    return _without_view(target, table, MirrorState.DROPPED, None)
+    return _without_view(target, table, MirrorState.DROPPED)
 
 
 def _report(
     zone: LandingZone, view: TableView, state: MirrorState, error: InvariantBroken | None = None
 ) -> TableReport:
     waiting = view.waiting()
-    return TableReport(
-        table=str(view.table),
-        state=state,
-        version=None if view.delta is None else view.delta.version(),
-        generation=view.position.generation,
-        file_number=view.position.file_number,
+    report = replace(
+        _of_delta(view.table, state, view.delta, view.position),
         last_file=max(view.files.last, view.position.file_number if view.files.partitions else 0),
         pending_files=len(waiting),
-        code=None if error is None else str(error.code),
-        detail=None if error is None else error.detail,
-        remedy=None if error is None else error.remedy,
-        committed_at=None if view.delta is None else _committed_at(view.delta),
         oldest_pending_at=zone.modified_at(waiting[0].path) if waiting else None,
         owner=None if view.ended else view.owner,
         is_partitioned=view.metadata.is_partitioned,
     )
+    return report if error is None else report.because(error)
 
 
-def _without_view(
-    target: MirrorTarget, table: PublishedTable, state: MirrorState, error: InvariantBroken | None
-) -> TableReport:
+def _without_view(target: MirrorTarget, table: PublishedTable, state: MirrorState) -> TableReport:
     delta = target.open(table)
     found = None if delta is None else read_position(delta)
-    return TableReport(
-        table=str(table),
-        state=state,
-        version=None if delta is None else delta.version(),
-        generation=1 if found is None else found.generation,
-        file_number=0 if found is None else found.file_number,
-        last_file=0,
-        pending_files=0,
-        code=None if error is None else str(error.code),
-        detail=None if error is None else error.detail,
-        remedy=None if error is None else error.remedy,
-        committed_at=None if delta is None else _committed_at(delta),
-        oldest_pending_at=None,
-    )
+    return _of_delta(table, state, delta, found or Position(1, 0))
 
 
-def _committed_at(delta: DeltaTable) -> datetime | None:
+def _of_delta(table: PublishedTable, state: MirrorState, delta: DeltaTable | None, position: Position) -> TableReport:
+    report = TableReport(str(table), state, generation=position.generation, file_number=position.file_number)
+    if delta is None:
+        return report
     newest = delta.history(1)
-    return datetime.fromtimestamp(newest[0]["timestamp"] / 1000, UTC) if newest else None
+    committed_at = datetime.fromtimestamp(newest[0]["timestamp"] / 1000, UTC) if newest else None
+    return replace(report, version=delta.version(), committed_at=committed_at)
 
 
 FILES: Final = "mirrorgate.files"

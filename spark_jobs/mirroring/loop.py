@@ -181,7 +181,7 @@ def _is_dropped(known: _Known) -> bool:
 
 def _failing(table: PublishedTable, report: TableReport | None, failure: Failure) -> TableReport:
     """Return the last known report with the reason why the last look failed."""
-    known = report or TableReport(str(table), MirrorState.BEHIND, None, 1, 0, 0, 0, None, None, None, None, None)
+    known = report or TableReport(str(table), MirrorState.BEHIND)
     return replace(known, code=str(failure.code), detail=failure.detail, remedy=failure.remedy)
 
 

@@ -36,9 +36,9 @@ from app.domain.model.table import FileNumber
 from app.landing.parquet_file import read_identity
 from app.landing.zone import LandingZone, PathKind
 from app.mirror.table_mirror import APPENDED_ROWS, DELETED_KEYS, FILES, GENERATION, KEY_COLUMNS, ROWS, inspect_table
-from app.mirror.target import KEPT, DamagedTable, MirrorTarget, shown, store_error, vacuum_time
+from app.mirror.target import KEPT, LOG_FOLDER, DamagedTable, MirrorTarget, shown, store_error, vacuum_time
 from app.published.table_files import SCHEMA_SUFFIX, PublishedTable, list_tables
-from mirrorgate.errors import Code, Misconfigured, RejectedInput
+from mirrorgate.errors import Code, InvariantBroken, Misconfigured, RejectedInput
 
 
 def table_store(target: MirrorTarget, table: DeltaTable, folder: str = "") -> fs.FileSystem:
@@ -114,7 +114,7 @@ def read_history(target: MirrorTarget, table: DeltaTable, limit: int | None = No
     deltalake's `history` numbers the commits from the version that is open, whichever is the newest in the log, so it
     is wrong for an older version and beside a running mirror (docs/contribute/decisions/0037). Raises OSError.
     """
-    log = table_store(target, table, "_delta_log")
+    log = table_store(target, table, LOG_FOLDER)
     versions = [version for version in commit_versions(log) if version <= table.version()]
     chosen = versions[::-1][:limit]
     with ThreadPoolExecutor(_READERS) as pool:
@@ -335,8 +335,7 @@ def _inspect(zone: LandingZone, target: MirrorTarget, table: PublishedTable) -> 
     try:
         report = inspect_table(zone, target, table)
     except DamagedTable as error:
-        reason = (str(error.code), error.detail, error.remedy)
-        return TableReport(str(table), MirrorState.STOPPED, None, 0, 0, 0, 0, *reason, None, None)
+        return TableReport(str(table), MirrorState.STOPPED, generation=0).because(error)
     if report.state is not MirrorState.IN_STEP or report.owner is None or not report.last_file:
         return report
     path = f"{table.folder}/{file_name(FileNumber(report.last_file))}"
@@ -346,13 +345,8 @@ def _inspect(zone: LandingZone, target: MirrorTarget, table: PublishedTable) -> 
         identity = read_identity(file)
     if identity is not None and identity.number == report.last_file:
         return report
-    return replace(
-        report,
-        state=MirrorState.STOPPED,
-        code=str(Code.FOREIGN_FILE),
-        detail=f"{path} is applied and is not a file of the gateway that the folder belongs to",
-        remedy=Code.FOREIGN_FILE.remedy,
-    )
+    detail = f"{path} is applied and is not a file of the gateway that the folder belongs to"
+    return replace(report, state=MirrorState.STOPPED).because(InvariantBroken(Code.FOREIGN_FILE, detail))
 
 
 @dataclass(frozen=True, slots=True)
