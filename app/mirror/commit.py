@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, WriterProperties, write_deltalake
 
 from app.landing.parquet_file import ROW_GROUP_ROWS
-from app.mirror.target import Position
+from app.mirror.target import Position, quoted
 from mirrorgate.errors import Code, InvariantBroken
 
 REQUIRED: Final = "mirrorgate.required"
@@ -316,7 +316,7 @@ def _merge(
     source = pa.concat_tables([deleted_keys.rename_columns(list(keys)), rows], promote_options="default")
     merger = table.merge(
         source,
-        " AND ".join(f"target.{_quoted(name)} = source.{key}" for key, name in keys.items()),
+        " AND ".join(f"target.{quoted(name)} = source.{key}" for key, name in keys.items()),
         source_alias="source",
         target_alias="target",
         merge_schema=grows,
@@ -324,7 +324,7 @@ def _merge(
         writer_properties=writer,
         commit_properties=properties,
     )
-    inserted = {_quoted(name): f"source.{_quoted(name)}" for name in rows.column_names}
+    inserted = {quoted(name): f"source.{quoted(name)}" for name in rows.column_names}
     merger.when_matched_delete().when_not_matched_insert(inserted, predicate=f"source.{_KEY}0 IS NULL").execute()
 
 
@@ -340,7 +340,3 @@ def _properties(position: Position, facts: Mapping[str, str], max_retries: int |
     return CommitProperties(
         custom_metadata=dict(facts), app_transactions=position.transactions(), max_commit_retries=max_retries
     )
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

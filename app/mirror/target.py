@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -174,7 +175,7 @@ def _names_credential(given: Mapping[str, str]) -> bool:
     return any(name.lower().endswith(_AZURE_CREDENTIALS) for name in (*given, *storage))
 
 
-_LOG_FOLDER: Final = "_delta_log"
+LOG_FOLDER: Final = "_delta_log"
 _REQUESTS: Final = 16
 
 
@@ -187,9 +188,9 @@ def remote_tables(location: str, options: Mapping[str, str]) -> list[str]:
     first = _tables(_folders(store, ""))
     with ThreadPoolExecutor(_REQUESTS) as threads:
         below = dict(zip(first, threads.map(lambda name: _folders(store, name), first), strict=True))
-        found = [name for name in first if _LOG_FOLDER in below[name]]
+        found = [name for name in first if LOG_FOLDER in below[name]]
         inner = [f"{name}/{table}" for name in first if name not in found for table in _tables(below[name])]
-        logs = threads.map(lambda path: store.get_file_info(f"{path}/{_LOG_FOLDER}"), inner)
+        logs = threads.map(lambda path: store.get_file_info(f"{path}/{LOG_FOLDER}"), inner)
         return found + [path for path, log in zip(inner, logs, strict=True) if log.type is fs.FileType.Directory]
 
 
@@ -212,6 +213,17 @@ def arrow_dataset(delta: DeltaTable) -> ds.Dataset:
     if address.scheme != "file":
         return delta.to_pyarrow_dataset()
     return delta.to_pyarrow_dataset(filesystem=fs.SubTreeFileSystem(unquote(address.path), fs.LocalFileSystem()))
+
+
+def live_files(delta: DeltaTable) -> dict[str, int]:
+    """Return the bytes of each data file of the open version, by its path below the table's folder."""
+    files = pa.table(delta.get_add_actions(flatten=True))
+    return dict(zip(files.column("path").to_pylist(), files.column("size_bytes").to_pylist(), strict=True))
+
+
+def quoted(name: str) -> str:
+    """Quote a name for SQL."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 FILES: Final = "mirrorgate"
@@ -326,9 +338,6 @@ def _escape(found: re.Match[str]) -> str:
 
 def _unescape(found: re.Match[str]) -> str:
     return bytes.fromhex(found[0].replace("~", "")).decode(errors="replace")
-
-
-LOG_FOLDER: Final = "_delta_log"
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,23 +36,18 @@ from app.mirror.inspection.history import (
     reading,
     table_names,
 )
-from app.mirror.inspection.query import DEFAULT_MEMORY, SqlEngine, identifier, open_engine, text_literal
-from app.mirror.target import MirrorTarget, arrow_dataset
+from app.mirror.inspection.query import DEFAULT_MEMORY, SqlEngine, open_engine, text_literal
+from app.mirror.target import MirrorTarget, arrow_dataset, live_files, quoted
 from mirrorgate.errors import Code, RejectedInput
 
 _BATCH_ROWS: Final = 1 << 15
 """Arrow reads 16 batches of 131,072 rows ahead of each of 4 files otherwise: gigabytes for wide rows."""
 
 
-def live_files(table: DeltaTable) -> set[str]:
-    """Return the paths of the data files of the open version, below the table's folder."""
-    return set(pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist())
-
-
 def differing_files(before: DeltaTable | None, after: DeltaTable) -> tuple[set[str], set[str]]:
     """Return the paths that only `before` has, and those that only `after` has. None has no files."""
-    first = set() if before is None else live_files(before)
-    last = live_files(after)
+    first = set() if before is None else live_files(before).keys()
+    last = live_files(after).keys()
     return first - last, last - first
 
 
@@ -104,7 +99,7 @@ class ComparedColumns:
         """Return the SELECT of one side's rows, with `side` -1 or 1."""
         shown = []
         for place, name in enumerate(self.all):
-            value = identifier(name) if name in present else "NULL"
+            value = quoted(name) if name in present else "NULL"
             shown.append(f"{f'CAST({value} AS VARCHAR)' if name in self.as_text else value} AS c{place}")
         return f"SELECT {', '.join([*shown, f'{side} AS side'])} FROM {source}"  # noqa: S608  # quoted names
 

@@ -22,8 +22,8 @@ from deltalake import DeltaTable
 from pyarrow import fs
 
 from app.mirror.inspection.history import commit_versions, open_table, reading, table_store
-from app.mirror.inspection.query import DEFAULT_MEMORY, SqlEngine, identifier, open_engine
-from app.mirror.target import LOG_FOLDER, MirrorTarget, arrow_dataset
+from app.mirror.inspection.query import DEFAULT_MEMORY, SqlEngine, open_engine
+from app.mirror.target import LOG_FOLDER, MirrorTarget, arrow_dataset, live_files, quoted
 from mirrorgate.errors import Code, RejectedInput
 
 
@@ -181,12 +181,11 @@ def examine_table(target: MirrorTarget, name: str, done: Callable[[int, int], No
     """Measure a table. `done` is called with the number of footers read, and of all. Raises `mirror_away`."""
     table = open_table(target, name)
     with reading(name):
-        live = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"]).to_pylist()
-        paths, sizes = [one["path"] for one in live], [one["size_bytes"] for one in live]
-        row_groups, rows = _footers(target, table, paths, done)
+        live = live_files(table)
+        row_groups, rows = _footers(target, table, [*live], done)
         deleted = _deleted_rows(table)
         stored = data_files(target, table)
-        old = [size for path, size in stored.items() if path not in set(paths)]
+        old = [size for path, size in stored.items() if path not in live]
         checkpoint = read_checkpoint(target, table)
         versions = commit_versions(table_store(target, table, LOG_FOLDER))
     written = None if checkpoint is None else checkpoint.written_at
@@ -194,16 +193,16 @@ def examine_table(target: MirrorTarget, name: str, done: Callable[[int, int], No
         table=name,
         version=table.version(),
         rows=rows - deleted,
-        bytes=sum(sizes),
-        files=len(paths),
-        small_files=sum(size < MIN_FILE_BYTES for size in sizes),
+        bytes=sum(live.values()),
+        files=len(live),
+        small_files=sum(size < MIN_FILE_BYTES for size in live.values()),
         row_groups=row_groups,
         deleted_rows=deleted,
         old_files=len(old),
         old_bytes=sum(old),
         log_commits=sum(version > (-1 if checkpoint is None else checkpoint.version) for version in versions),
         checkpoint_age_seconds=None if written is None else (datetime.now(UTC) - written).total_seconds(),
-        smallest_sku=smallest_sku(len(paths), row_groups, rows - deleted, sum(sizes)),
+        smallest_sku=smallest_sku(len(live), row_groups, rows - deleted, sum(live.values())),
     )
 
 
@@ -352,8 +351,7 @@ def measure_columns(
     table = open_table(target, name)
     with reading(name), open_engine(memory) as engine:
         dataset = arrow_dataset(table)
-        paths = pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist()
-        sizes = _file_bytes(target, table, paths)
+        sizes = _file_bytes(target, table)
         source, found = engine.register(dataset), []
         try:
             for number, column in enumerate(dataset.schema, 1):
@@ -366,10 +364,10 @@ def measure_columns(
 
 def _measured(engine: SqlEngine, source: str, column: pa.Field, file_bytes: int) -> ColumnCost:
     """Measure a column by one pass over it."""
-    name, has_lengths = identifier(column.name), _has_lengths(column.type)
+    name, has_lengths = quoted(column.name), _has_lengths(column.type)
     width = "coalesce(sum(octet_length(CAST(v AS BLOB))), 0)" if has_lengths else "0"
     [(distinct, length, rows, values)] = engine.run(
-        # S608: the column's name is quoted by `identifier`, and `source` is a name that the engine chose.
+        # S608: the column's name is quoted by `quoted`, and `source` is a name that the engine chose.
         f"SELECT count(v), {width}, coalesce(sum(n), 0), coalesce(sum(n) FILTER (v IS NOT NULL), 0) "  # noqa: S608  # see above
         f"FROM (SELECT {name} AS v, count(*) AS n FROM {source} GROUP BY 1)"
     )
@@ -409,11 +407,11 @@ def _column_advice(of_type: pa.DataType, distinct: int, rows: int) -> str | None
     return "exclude it if no model needs it; a key or a string that hardly repeats is the largest part of a model"
 
 
-def _file_bytes(target: MirrorTarget, table: Any, paths: Sequence[str]) -> dict[str, int]:
-    """Return the compressed bytes of each column in some data files, from their footers."""
+def _file_bytes(target: MirrorTarget, table: DeltaTable) -> dict[str, int]:
+    """Return the compressed bytes of each column in the data files, from their footers."""
     store = table_store(target, table)
     sizes: dict[str, int] = {}
-    for path in paths:
+    for path in live_files(table):
         with store.open_input_file(path) as file, pq.ParquetFile(file) as parquet:
             metadata = parquet.metadata
             for group in range(metadata.num_row_groups):

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 
@@ -21,7 +20,7 @@ from app.landing.parquet_file import ROW_GROUP_ROWS
 from app.mirror.commit import delta_writer
 from app.mirror.inspection.health import MIN_FILE_BYTES, data_files, read_checkpoint
 from app.mirror.inspection.history import CLUSTERED_BY, PointInTime, open_table, read_history, read_key_columns, reading
-from app.mirror.target import PIN, VACUUMED, MirrorTarget, read_pins
+from app.mirror.target import PIN, VACUUMED, MirrorTarget, live_files, read_pins
 from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
 
 TARGET_FILE_BYTES: Final = 1 << 30
@@ -89,8 +88,7 @@ def pin_version(target: MirrorTarget, name: str, pin: str, at: PointInTime = Non
         raise RejectedInput(Code.BAD_NAME, "the name of a pin has 1 to 100 of a-z, A-Z, 0-9, `.`, `_` and `-`")
     version = open_table(target, name, at)
     with reading(name):
-        paths = pa.table(version.get_add_actions(flatten=True)).column("path").to_pylist()
-        if not data_files(target, version).keys() >= {*paths}:
+        if not data_files(target, version).keys() >= live_files(version).keys():
             raise FileNotFoundError(f"version {version.version()} is no longer whole")
         _set_properties(target, name, {f"{PIN}{pin}": str(version.version()), _LOG_CLEANUP: "false"})
     return Pin(name, pin, version.version())
@@ -114,7 +112,7 @@ def _set_properties(target: MirrorTarget, name: str, properties: dict[str, str])
 def count_small_files(target: MirrorTarget, name: str) -> int:
     """Return how many data files of a table's newest version are below MIN_FILE_BYTES."""
     with reading(name):
-        sizes = pa.table(open_table(target, name).get_add_actions(flatten=True)).column("size_bytes").to_pylist()
+        sizes = live_files(open_table(target, name)).values()
     return sum(size < MIN_FILE_BYTES for size in sizes)
 
 
@@ -127,17 +125,19 @@ def optimize_table(
     """
     before = open_table(target, name)
     with reading(name):
-        files, size = _live(before)
+        old = live_files(before)
         keys = read_key_columns(read_history(target, before)) if cluster else ()
         if keys:
             _repeatedly(target, name, lambda table: _cluster(target, table, keys, row_group_rows))
         else:
             _repeatedly(target, name, lambda table: _compact(table, row_group_rows))
         after = open_table(target, name)
+        new = live_files(after)
         checkpoint = read_checkpoint(target, after)
         if checkpoint is None or checkpoint.version < after.version():
             after.create_checkpoint()
-        return Optimized(name, before.version(), after.version(), files, _live(after)[0], size, _live(after)[1], keys)
+        sizes = (sum(old.values()), sum(new.values()))
+        return Optimized(name, before.version(), after.version(), len(old), len(new), *sizes, keys)
 
 
 def vacuum_table(
@@ -199,12 +199,6 @@ def _repeatedly(target: MirrorTarget, name: str, work: Callable[[DeltaTable], No
         f"the mirror changed {name} during each of {_MAX_TRIES} tries",
         remedy="Repeat the command while the table changes less, or pause the mirror.",
     )
-
-
-def _live(table: DeltaTable) -> tuple[int, int]:
-    """Return the number and the bytes of the data files of the open version."""
-    sizes = pa.table(table.get_add_actions(flatten=True)).column("size_bytes").to_pylist()
-    return len(sizes), sum(sizes)
 
 
 def _compact(table: DeltaTable, row_group_rows: int) -> None:

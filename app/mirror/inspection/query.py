@@ -35,7 +35,7 @@ from app.mirror.inspection.history import (
     table_names,
     unknown_table,
 )
-from app.mirror.target import MirrorTarget, arrow_dataset
+from app.mirror.target import MirrorTarget, arrow_dataset, quoted
 from mirrorgate.errors import Code, RejectedInput
 
 Result = TypeVar("Result")
@@ -61,7 +61,7 @@ class SqlEngine:
         """Make Arrow data readable and return the quoted name to use in SQL, which no table of a user has."""
         name = f"mirrorgate-{uuid4().hex}"
         self._connection.register(name, data)
-        return identifier(name)
+        return quoted(name)
 
     def run(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Run one statement and return its rows, which have to be few."""
@@ -137,11 +137,6 @@ def _raise_store_fault(text: str, cause: Exception) -> None:
         raise (FileNotFoundError if any(sign in text for sign in _GONE) else OSError)(detail) from cause
 
 
-def identifier(name: str) -> str:
-    """Quote a name for SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def text_literal(text: str) -> str:
     """Quote a string for SQL."""
     return "'" + text.replace("'", "''") + "'"
@@ -186,7 +181,7 @@ class _NamedTable:
 
     @property
     def sql(self) -> str:
-        return f"{identifier(self.schema or 'main')}.{identifier(self.name)}"
+        return f"{quoted(self.schema or 'main')}.{quoted(self.name)}"
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}" if self.schema else self.name
@@ -292,8 +287,8 @@ def with_points_in_time(sql: str) -> "tuple[str, dict[str, tuple[str, PointInTim
             has_alias = following is not None and (
                 following.token_type.name in _NAMES or following.text.upper() == "AS"
             )
-            alias = "" if has_alias else f" AS {identifier(path[-1])}"
-            parts += [sql[copied : tokens[at].start], identifier(name), alias]
+            alias = "" if has_alias else f" AS {quoted(path[-1])}"
+            parts += [sql[copied : tokens[at].start], quoted(name), alias]
             copied, end = tokens[behind - 1].end + 1, behind
         at = end
     return "".join([*parts, sql[copied:]]), found
@@ -375,7 +370,7 @@ def _open_tables(
         delta = open_table(target, found, points.of(table))
         with reading(found):
             source = engine.register(arrow_dataset(delta))
-        engine.run(f"CREATE SCHEMA IF NOT EXISTS {identifier(table.schema or 'main')}")
+        engine.run(f"CREATE SCHEMA IF NOT EXISTS {quoted(table.schema or 'main')}")
         engine.run(f"CREATE OR REPLACE VIEW {table.sql} AS SELECT * FROM {source}")  # noqa: S608  # quoted names
 
 
