@@ -15,8 +15,8 @@ from typing import Final
 import structlog
 
 from app.api.alerting import AlertWatch, Webhook
-from app.api.auth.authenticator import Authenticator, TokenVerifier
-from app.api.auth.oidc import code_flow, token_verifier
+from app.api.auth.authenticator import Authenticator
+from app.api.auth.oidc import OidcVerifier, code_flow, token_verifier
 from app.api.gateway import CachedAnswer, Gateway, MirrorRows
 from app.api.limits import RateLimiter
 from app.api.schemas.status import ReadinessModel
@@ -155,7 +155,7 @@ def _open_mirror(settings: Settings, stack: ExitStack) -> MirrorRows | None:
     return mirror_rows
 
 
-def _start_token_verifier(settings: Settings, stack: ExitStack) -> TokenVerifier | None:
+def _start_token_verifier(settings: Settings, stack: ExitStack) -> OidcVerifier | None:
     tokens = token_verifier(settings)
     if tokens is not None:
         tokens.start()
@@ -164,7 +164,7 @@ def _start_token_verifier(settings: Settings, stack: ExitStack) -> TokenVerifier
 
 
 def _authenticator(
-    settings: Settings, engine: Engine, audit_writer: AuditWriter, tokens: TokenVerifier | None
+    settings: Settings, engine: Engine, audit_writer: AuditWriter, tokens: OidcVerifier | None
 ) -> Authenticator:
     admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
     limits = RateLimits(settings.key_requests_per_second, settings.key_bytes_per_second)

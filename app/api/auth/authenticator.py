@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
-from typing import Final, Protocol
+from typing import Final
 
+from app.api.auth.oidc import OidcVerifier
 from app.api.limits import RateLimiter
 from app.domain.access.rights import (
     EVERY_TABLE,
@@ -23,7 +24,6 @@ from app.domain.access.rights import (
     looks_like_a_token,
     signing_secret,
 )
-from app.domain.access.sign_in import SignInAttempt
 from app.staging.access.api_keys import StoredKey, find_key, list_key_ids
 from app.staging.access.audit_events import AuditWriter
 from app.staging.connection.database import Engine, translated_errors
@@ -45,25 +45,6 @@ MAX_UNKNOWN_LOOK_UPS: Final = 100
 """Look-ups per second that find no key. Beyond it, one query per IDS_SECONDS tells which ids exist."""
 
 IDS_SECONDS: Final = 1.0
-
-
-class TokenVerifier(Protocol):
-    """Verifier of an issuer's access tokens; see `app.api.auth.oidc`."""
-
-    def start(self) -> None:
-        """Prepare for the first token, in a thread."""
-
-    def close(self) -> None:
-        """Stop the thread that `start` started."""
-
-    def credential(self, token: str) -> Credential:
-        """Return what the token grants.
-
-        Raises RejectedInput `unauthenticated` or TemporarilyUnavailable `issuer_unavailable`.
-        """
-
-    def signed_in(self, token: str, client_id: str, attempt: SignInAttempt) -> tuple[Credential, float]:
-        """Return what the ID token of this sign-in grants, and when it expires. Raises what `credential` raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +119,7 @@ class Authenticator:
         engine: Engine,
         admin_key: str | None,
         audit_writer: AuditWriter,
-        tokens: TokenVerifier | None = None,
+        tokens: OidcVerifier | None = None,
         rate_limiter: RateLimiter | None = None,
         signing_key: str | None = None,
         clock: Callable[[], float] = time.monotonic,

@@ -25,7 +25,6 @@ import jwt
 import msgspec
 import structlog
 
-from app.api.auth.authenticator import TokenVerifier
 from app.bounded_answers import bounded_answer
 from app.domain.access.rights import Credential, Grant, Right
 from app.domain.access.sign_in import SignInAttempt, credential_of
@@ -330,7 +329,7 @@ class ClientRegistration:
 class CodeFlow:
     """Sign-in of people for one registration. Thread-safe."""
 
-    def __init__(self, registration: ClientRegistration, tokens: TokenVerifier, granted: Collection[Grant]) -> None:
+    def __init__(self, registration: ClientRegistration, tokens: OidcVerifier, granted: Collection[Grant]) -> None:
         """Prepare; `granted` is what roles grant by the present settings."""
         self._registration = registration
         self._tokens = tokens
@@ -481,7 +480,7 @@ def _basic(client_id: str, secret: str) -> str:
     return f"Basic {b64encode(pair.encode()).decode()}"
 
 
-def token_verifier(settings: Settings) -> TokenVerifier | None:
+def token_verifier(settings: Settings) -> OidcVerifier | None:
     """Return the verifier of tokens, or None if no issuer is set. Does not contact the issuer.
 
     Raises Misconfigured for contradictory settings.
@@ -493,7 +492,7 @@ def token_verifier(settings: Settings) -> TokenVerifier | None:
     return OidcVerifier(IssuerKeys(issuer), issuer, audience, _granted_by(settings))
 
 
-def code_flow(settings: Settings, tokens: TokenVerifier | None) -> CodeFlow | None:
+def code_flow(settings: Settings, tokens: OidcVerifier | None) -> CodeFlow | None:
     """Return what signs people in to the console, or None if no client id is set. Does not contact the issuer."""
     issuer, client_id, redirect_url = settings.oidc_issuer, settings.oidc_client_id, settings.oidc_redirect_url
     if tokens is None or issuer is None or client_id is None or redirect_url is None:
