@@ -8,7 +8,7 @@ drain reads each at a time. Invariant: nothing that Fabric does or fails to do r
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Final
 
 import structlog
@@ -56,30 +56,21 @@ RECOVERED_IN_FABRIC: Final = "recovered in Fabric"
 """Actions of a table's events."""
 
 
+@dataclass
 class FabricWatcher:
     """Watcher of Fabric's API with one client, which keeps its token, and gets a new one after a failure."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        open_client: Callable[[], FabricClient],
-        seconds: float,
-        *,
-        starts: bool = False,
-        refreshes_sql: bool = False,
-    ) -> None:
-        """Ask every `seconds`, in total over all drains. With `starts`, start mirroring once the first table is ready.
-
-        Only a database that has never been started is started: what was stopped or paused is an operator's decision.
-        With `refreshes_sql`, refresh the SQL analytics endpoint after Fabric has synchronized a table.
-        """
-        self._engine = engine
-        self._open = open_client
-        self._seconds = seconds
-        self._starts = starts
-        self._refreshes_sql = refreshes_sql
-        self._client: FabricClient | None = None
-        self._default_schema: str | None = None
+    engine: Engine
+    open_client: Callable[[], FabricClient]
+    seconds: float
+    """Time between two questions of all drains together."""
+    starts: bool = False
+    """True: start mirroring once the first table is ready. Only a database that has never been started is started: what
+    was stopped or paused is an operator's decision."""
+    refreshes_sql: bool = False
+    """True: refresh the SQL analytics endpoint after Fabric has synchronized a table."""
+    _client: FabricClient | None = None
+    _default_schema: str | None = None
 
     def poll(self) -> bool:
         """Ask and store the answer, unless a drain did so within the period; return whether it was stored.
@@ -87,12 +78,12 @@ class FabricWatcher:
         Without an answer, the reason is stored beside the former status, whose age shows. A process that dies inside
         leaves the former status until the next period. Raise only what Postgres raises.
         """
-        with translated_errors(), self._engine.begin() as connection:
-            if not claim_poll(connection, self._seconds, refreshes_sql=self._refreshes_sql):
+        with translated_errors(), self.engine.begin() as connection:
+            if not claim_poll(connection, self.seconds, refreshes_sql=self.refreshes_sql):
                 return False
             # List the tables before Fabric does: its list cannot be about a generation that starts meanwhile.
             tables = list_tables(connection)
-            is_ready = self._starts and has_published_files(connection)
+            is_ready = self.starts and has_published_files(connection)
         try:
             status, listed = self._ask(is_ready=is_ready)
         except Exception as error:  # noqa: BLE001  # an unknown error of the SDK or a proxy must not end the watch
@@ -100,7 +91,7 @@ class FabricWatcher:
             self._store_problem(error)
             return False
         self._store_answer(status, tables, listed)
-        if self._refreshes_sql and listed is not None:
+        if self.refreshes_sql and listed is not None:
             self._refresh_sql()
         return True
 
@@ -116,7 +107,7 @@ class FabricWatcher:
         A process that dies after the start changes nothing: the next question finds the database starting or running.
         """
         if self._client is None:
-            self._client = self._open()
+            self._client = self.open_client()
             self._default_schema = self._client.database().default_schema
         status = self._client.database_status()
         if is_ready and status.state is DatabaseState.INITIALIZED:
@@ -128,7 +119,7 @@ class FabricWatcher:
         return status, MirroredTables(self._client.tables_status(), self._default_schema)
 
     def _store_answer(self, status: DatabaseStatus, tables: list[Table], listed: MirroredTables | None) -> None:
-        with translated_errors(), self._engine.begin() as connection:
+        with translated_errors(), self.engine.begin() as connection:
             before = store_answer(connection, status, has_tables=listed is not None)
             if listed is not None:
                 _record_tables(connection, tables, listed)
@@ -142,19 +133,19 @@ class FabricWatcher:
         A refresh shows at least what Fabric had synchronized before it began, so that time is stored. A process that
         dies before the commit repeats the refresh.
         """
-        with translated_errors(), self._engine.begin() as connection:
+        with translated_errors(), self.engine.begin() as connection:
             due = unrefreshed_tables(connection)
         if not due:
             return
         try:
-            client = self._client = self._client or self._open()
+            client = self._client = self._client or self.open_client()
             syncs = client.refresh_sql_endpoint()
             results = [(table, sync_error(syncs, table.name, self._default_schema)) for table in due]
         except Exception as error:  # noqa: BLE001  # an unknown error of the SDK or a proxy must not end the watch
             self.close()
             failure = described(error)
             results = [(table, f"{failure.code}: {failure.detail}") for table in due]
-        with translated_errors(), self._engine.begin() as connection:
+        with translated_errors(), self.engine.begin() as connection:
             store_refresh(connection, results)
         for table, reason in results:
             if reason is not None and table.error is None:
@@ -163,7 +154,7 @@ class FabricWatcher:
     def _store_problem(self, error: Exception) -> None:
         failure = described(error)
         wait = float(error.retry_after) if isinstance(error, TemporarilyUnavailable) else 0.0
-        with translated_errors(), self._engine.begin() as connection:
+        with translated_errors(), self.engine.begin() as connection:
             before = store_problem(connection, failure, wait)
         if before != failure.code:
             log.warning("fabric_poll_failed", **asdict(failure))
@@ -209,16 +200,15 @@ def is_listed_by_fabric(address: ZoneAddress, name: TableName) -> bool:
     return listed is not None and MirroredTables(listed).find(name) is not None
 
 
+@dataclass
 class FabricStatusReader:
     """Both sources, read when they are due; a failure of one is logged and disturbs nothing."""
 
-    def __init__(self, engine: Engine, settings: Settings, address: ZoneAddress) -> None:
-        """Open nothing yet."""
-        self._engine = engine
-        self._settings = settings
-        self._address = address
-        self._api: FabricWatcher | None = None
-        self._is_api_known = False
+    engine: Engine
+    settings: Settings
+    address: ZoneAddress
+    _api: FabricWatcher | None = None
+    _is_api_known: bool = False
 
     def store(self) -> None:
         """Ask the API and read the file, as far as each is configured and due."""
@@ -230,7 +220,7 @@ class FabricStatusReader:
 
     def watch(self, stopping: threading.Event) -> PeriodicThread:
         """Keep the stored status as young as the settings say, in a separate thread, until `stopping` is set."""
-        periods = [one for one in (self._settings.fabric_poll_seconds, self._settings.monitoring_seconds) if one]
+        periods = [one for one in (self.settings.fabric_poll_seconds, self.settings.monitoring_seconds) if one]
         pause = max(min(periods, default=60.0) / _ATTEMPTS_PER_PERIOD, _MIN_PAUSE_SECONDS)
         thread = PeriodicThread("fabric-status", pause, self.store, at_end=self.close, ended=stopping)
         thread.start()
@@ -243,14 +233,14 @@ class FabricStatusReader:
 
     def _ask_api(self) -> None:
         if not self._is_api_known:
-            self._api = fabric_watcher(self._engine, self._settings)
+            self._api = fabric_watcher(self.engine, self.settings)
             self._is_api_known = True
         if self._api is not None:
             self._api.poll()
 
     def _read_file(self) -> None:
-        if self._settings.monitoring_seconds:
-            store_listed_tables(self._engine, self._address, self._settings.monitoring_seconds)
+        if self.settings.monitoring_seconds:
+            store_listed_tables(self.engine, self.address, self.settings.monitoring_seconds)
 
 
 def _record_tables(connection: Connection, tables: Iterable[Table], listed: MirroredTables) -> None:

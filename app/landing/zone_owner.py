@@ -9,6 +9,7 @@ publish anything. The zone's id tells it from an empty folder in its place, such
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 from uuid import UUID, uuid4
 
@@ -126,6 +127,7 @@ def _taken(detail: str) -> Misconfigured:
     return Misconfigured(Code.LANDING_ZONE_TAKEN, detail)
 
 
+@dataclass
 class ClaimedZone:
     """The landing zone that this process has claimed. Threads share it.
 
@@ -133,19 +135,11 @@ class ClaimedZone:
     that Fabric never sees, and would quarantine every table whose folder seems to be gone.
     """
 
-    def __init__(
-        self,
-        zone: LandingZone,
-        known: KnownZone,
-        installation_id: UUID,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.known = known
-        self._zone = zone
-        self._installation_id = installation_id
-        self._clock = clock
-        self._seen_at: float | None = None
+    zone: LandingZone
+    known: KnownZone
+    installation_id: UUID
+    clock: Callable[[], float] = time.monotonic
+    _seen_at: float | None = None
 
     def require(self, *, within: float = 0.0) -> None:
         """Raise TemporarilyUnavailable `landing_zone_away` unless the zone is present, or was `within` these seconds.
@@ -153,7 +147,7 @@ class ClaimedZone:
         Raises a storage code, such as `storage_credential`, if the storage service denies access.
         Call it before a step that shows or deletes something, and again before a conclusion from something missing.
         """
-        now = self._clock()
+        now = self.clock()
         if self._seen_at is not None and now - self._seen_at < within:
             return
         self._seen_at = None
@@ -167,7 +161,7 @@ class ClaimedZone:
 
     def _problem(self) -> str | None:
         try:
-            marker = read_zone_marker(self._zone, self.known.location)
+            marker = read_zone_marker(self.zone, self.known.location)
         except MirrorgateError as error:
             return error.detail
         except StorageError:
@@ -176,7 +170,7 @@ class ClaimedZone:
             return f"it cannot be read: {error}"
         if marker is None:
             return f"{ZONE_MARKER} is missing: the zone is gone, or not mounted"
-        if (marker.installation_id, marker.zone_id) != (self._installation_id, self.known.zone_id):
+        if (marker.installation_id, marker.zone_id) != (self.installation_id, self.known.zone_id):
             found = f"zone {marker.zone_id} of installation {marker.installation_id}"
             return f"{ZONE_MARKER} names {found}: it is another zone"
         return None

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -52,47 +53,40 @@ class SparkCalls:
             return self._clock() - max(min(self._started.values()), self._progress_at) if self._started else 0.0
 
 
+@dataclass
 class SparkWatch:
     """Watch that calls `on_dead` once, with the reason, when Spark has ended or is silent for `stuck_seconds`."""
 
-    def __init__(
-        self,
-        calls: SparkCalls,
-        *,
-        stuck_seconds: float,
-        has_ended: Callable[[], str | None],
-        newest_statement: Callable[[], object],
-        on_dead: Callable[[str], None],
-    ) -> None:
-        """Watch nothing yet. `stuck_seconds` 0 never ends Spark; `newest_statement` changes while build tasks read."""
-        self._calls = calls
-        self._stuck_seconds = stuck_seconds
-        self._has_ended = has_ended
-        self._newest_statement = newest_statement
-        self._on_dead = on_dead
-        self._seen: object = None
+    calls: SparkCalls
+    stuck_seconds: float
+    """0 never ends Spark."""
+    has_ended: Callable[[], str | None]
+    newest_statement: Callable[[], object]
+    """Changes while build tasks read."""
+    on_dead: Callable[[str], None]
+    _seen: object = None
 
     def check(self) -> str | None:
         """Return why Spark is unusable, None as far as is known."""
-        ended = self._has_ended()
+        ended = self.has_ended()
         if ended is not None:
             return ended
-        silent = self._calls.silent_seconds()
-        if not self._stuck_seconds or silent < min(_SILENT_SECONDS, self._stuck_seconds) or self._tasks_read():
+        silent = self.calls.silent_seconds()
+        if not self.stuck_seconds or silent < min(_SILENT_SECONDS, self.stuck_seconds) or self._tasks_read():
             return None
-        return f"Spark has made no progress for {silent:.0f} s" if silent >= self._stuck_seconds else None
+        return f"Spark has made no progress for {silent:.0f} s" if silent >= self.stuck_seconds else None
 
     def _tasks_read(self) -> bool:
         """Return True if build tasks have sent a statement since the last check, or Postgres is unreachable."""
         try:
-            newest = self._newest_statement()
+            newest = self.newest_statement()
         except Exception:  # noqa: BLE001  # whatever failed, it says nothing about Spark
-            self._calls.note_progress()
+            self.calls.note_progress()
             return True
         if newest == self._seen:
             return False
         self._seen = newest
-        self._calls.note_progress()
+        self.calls.note_progress()
         return True
 
     def start(self, over: threading.Event) -> None:
@@ -101,7 +95,7 @@ class SparkWatch:
         def watch() -> bool:
             reason = self.check()
             if reason is not None:
-                self._on_dead(reason)
+                self.on_dead(reason)
             return reason is None
 
         PeriodicThread("spark-watch", _CHECK_SECONDS, watch, waits_first=True, ended=over).start()

@@ -7,6 +7,7 @@ about what was done. It is told whether an earlier attempt may have been carried
 import random
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import structlog
@@ -68,20 +69,15 @@ class TransientStorageError(StorageError):
         self.few = few
 
 
+@dataclass(frozen=True, slots=True)
 class Retries:
     """Repetition of a step until it gives a clear answer or its seconds are spent. Threads share it."""
 
-    def __init__(
-        self,
-        seconds: float,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-        chance: Callable[[], float] = random.random,
-    ) -> None:
-        """`seconds` limits all attempts of a step and the pauses between them."""
-        self._seconds = seconds
-        self._clock, self._sleep, self._chance = clock, sleep, chance
+    seconds: float
+    """Limit of all attempts of a step and the pauses between them."""
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    chance: Callable[[], float] = random.random
 
     def run(self, step: Callable[[bool], Answer]) -> Answer:
         """Return the step's answer; call it with whether an earlier attempt may have been carried out.
@@ -89,13 +85,13 @@ class Retries:
         Raise what the step raises, and the last TransientStorageError when a further pause would end too late: then it
         is unknown whether the step was carried out.
         """
-        attempts = _Attempts(self._clock() + self._seconds, self._clock, self._chance)
+        attempts = _Attempts(self.clock() + self.seconds, self.clock, self.chance)
         retrying = Retrying(
             retry=retry_if_exception_type(TransientStorageError),
             after=attempts.note,
             wait=attempts.pause,
             stop=attempts.are_over,
-            sleep=self._sleep,
+            sleep=self.sleep,
             before_sleep=_report_retry,
             retry_error_callback=_give_up,
         )
