@@ -66,13 +66,6 @@ _SIGNS: Final[tuple[tuple[frozenset[str], tuple[str, ...], Form], ...]] = (
 _SIGNIFICANT: Final = frozenset().union(*(keys for keys, _, _ in _SIGNS)) | {"exists", "cursor", "type", "key", "value"}
 """Keys that a plain row without a form is not taken by."""
 
-_MEDIA_TYPE: Final = {
-    Form.ARCION: "application/json",
-    Form.REPLICATE: "application/json",
-    Form.DEBEZIUM: "application/json",
-    Form.ROWS: "application/json",
-    Form.ARROW: "application/vnd.apache.arrow.stream",
-}
 _ARROW_STARTS: Final = (b"\xff\xff\xff\xff", b"ARROW1")
 """The continuation marker of an Arrow IPC stream, and the magic of an Arrow file."""
 
@@ -156,7 +149,7 @@ def _foreign(error: RejectedInput, body: bytes, own: Form, *, is_csv: bool, read
             return RejectedInput(Code.BAD_ENCODING, said, remedy=remedy, withheld=error.withheld)
     detail = _of_bytes(body, own, is_csv=is_csv)
     if detail is not None:
-        return RejectedInput(Code.WRONG_ENDPOINT, detail, remedy=_remedy(detail), withheld=error.withheld)
+        return RejectedInput(Code.WRONG_ENDPOINT, detail, remedy=remedy_of(detail), withheld=error.withheld)
     if is_csv or own in {Form.ROWS, Form.ARROW} or error.code is Code.MALFORMED_JSON:
         return error  # rows are told apart by the table's columns, before they are read
     index = next((problem.index for problem in error.problems if problem.index is not None), None)
@@ -164,12 +157,7 @@ def _foreign(error: RejectedInput, body: bytes, own: Form, *, is_csv: bool, read
     problem = foreign_problem(index or 0, message, own)
     if problem is None or (reads_rows and is_plain_row(message)):
         return error
-    return RejectedInput.of((problem,), remedy=remedy_of(problem), withheld=error.withheld)
-
-
-def remedy_of(problem: Problem) -> str:
-    """Return the remedy for a message of another form, which names its endpoint."""
-    return _remedy(problem.detail)
+    return RejectedInput.of((problem,), remedy=remedy_of(problem.detail), withheld=error.withheld)
 
 
 def _of_bytes(body: bytes, own: Form, *, is_csv: bool) -> str | None:
@@ -180,11 +168,11 @@ def _of_bytes(body: bytes, own: Form, *, is_csv: bool) -> str | None:
         message = _message(body, 0) if is_json else None
         form = form_of(message) or Form.ROWS
         detail = "the body is JSON, not an Arrow stream; send it to"
-        return f"{detail} POST /v1/changes/{form} with the content type {_MEDIA_TYPE[form]}" if is_json else None
+        return f"{detail} POST /v1/changes/{form} with the content type application/json" if is_json else None
     if body.startswith(_ARROW_STARTS):
         return (
             "the body is an Arrow stream; send it to POST /v1/changes/rows or, as an initial load, to "
-            f"POST /v1/changes/arrow, with the content type {_MEDIA_TYPE[Form.ARROW]}"
+            "POST /v1/changes/arrow, with the content type application/vnd.apache.arrow.stream"
         )
     if is_csv:
         return (
@@ -213,8 +201,8 @@ def _message(body: bytes, index: int) -> Any:
         return None
 
 
-def _remedy(detail: str) -> str:
-    """Return the second half of a detail, which says what to do."""
+def remedy_of(detail: str) -> str:
+    """Return the remedy for a body or message of another form: the second half of the detail, which says what to do."""
     what = detail.rpartition("; ")[2]
     return f"{what[0].upper()}{what[1:]}. Nothing of the request was staged."
 

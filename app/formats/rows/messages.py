@@ -106,7 +106,7 @@ def decode_rows(
         foreign = foreign_problem(index, row, Form.ROWS, known)
         if foreign is not None:
             raise RejectedInput.of(
-                (*decoded.problems, foreign), remedy=None if decoded.problems else remedy_of(foreign)
+                (*decoded.problems, foreign), remedy=None if decoded.problems else remedy_of(foreign.detail)
             )
         decoded.add(index, row, operation, keep=keep_rejected)
     if decoded.problems:
