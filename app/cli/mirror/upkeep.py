@@ -3,10 +3,11 @@
 import json
 import os
 import sys
+from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
@@ -132,6 +133,7 @@ def run(
 
 
 _RETENTION_HOURS: Final = 168
+_Done = TypeVar("_Done")
 
 
 def optimize(
@@ -166,24 +168,8 @@ def optimize(
         by = f", clustered by {', '.join(one.clustered_by)}" if one.clustered_by else ""
         return f"{one.table}: {amount(one.files_before, 'file')} -> {one.files:,}, {sizes}{by}, version {one.version}"
 
-    chosen = chosen_tables(target, tables)
-    done: list[Optimized] = []
-    damaged = DamagedTables()
-    try:
-        with working("optimizing", steps=len(chosen), quiet=as_json) as advance:
-            for name in chosen:
-                advance(name)
-                work = partial(optimize_table, target, name, cluster=cluster, row_group_rows=row_group_rows)
-                with damaged.skipped():
-                    done.append(interruptible(work))
-                advance(name, done=1)
-    finally:
-        if as_json:
-            print_json(done)
-        else:
-            for one in done:
-                say(line(one))
-    damaged.raise_found()
+    work = partial(optimize_table, target, cluster=cluster, row_group_rows=row_group_rows)
+    _treat("optimizing", chosen_tables(target, tables), work, lambda one: say(line(one)), as_json=as_json)
 
 
 def vacuum(
@@ -217,22 +203,29 @@ def vacuum(
     from app.mirror.inspection.history import table_names
     from app.mirror.inspection.maintenance import vacuum_table
 
-    names, chosen = table_names(target), chosen_tables(target, tables)
-    done: list[Vacuumed] = []
+    work = partial(vacuum_table, target, table_names(target), retention_hours=retention, dry_run=dry_run)
+    _treat("vacuuming", chosen_tables(target, tables), work, _print_vacuumed, as_json=as_json)
+
+
+def _treat(
+    doing: str, tables: list[str], work: Callable[[str], _Done], show: Callable[[_Done], None], *, as_json: bool
+) -> None:
+    """Do the work on each table, and print what was done, also if it is interrupted. Raises DamagedTable at the end."""
+    done: list[_Done] = []
     damaged = DamagedTables()
     try:
-        with working("vacuuming", steps=len(chosen), quiet=as_json) as advance:
-            for name in chosen:
+        with working(doing, steps=len(tables), quiet=as_json) as advance:
+            for name in tables:
                 advance(name)
-                work = partial(vacuum_table, target, names, name, retention_hours=retention, dry_run=dry_run)
                 with damaged.skipped():
-                    done.append(interruptible(work))
+                    done.append(interruptible(partial(work, name)))
                 advance(name, done=1)
     finally:
         if as_json:
             print_json(done)
         else:
-            _print_vacuumed(done)
+            for one in done:
+                show(one)
     damaged.raise_found()
 
 
@@ -325,8 +318,7 @@ def pins(
     damaged.raise_found()
 
 
-def _print_vacuumed(done: "list[Vacuumed]") -> None:
-    for one in done:
-        say(f"{one.table}: {amount(len(one.files), 'file')} {'to delete' if one.dry_run else 'deleted'}")
-        for path in one.files if one.dry_run else ():
-            say(f"  {path}")
+def _print_vacuumed(one: "Vacuumed") -> None:
+    say(f"{one.table}: {amount(len(one.files), 'file')} {'to delete' if one.dry_run else 'deleted'}")
+    for path in one.files if one.dry_run else ():
+        say(f"  {path}")
