@@ -127,6 +127,8 @@ class Notice:
     kind: Literal["good", "bad", "warn", "calm"]
     title: str
     text: str = ""
+    status: int = 200
+    """The HTTP status of the page."""
 
 
 @dataclass(frozen=True, slots=True)

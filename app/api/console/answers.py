@@ -96,8 +96,8 @@ class SignedIn:
         """Return a page of a section, or a part of one, as `page` does; `names` are those of keys that it shows."""
         return page(self.request, template, self.chrome(section, names=names), status=status, **values)
 
-    def rejected(self, error: MirrorgateError) -> "Rejected":
-        """Return an error of the request for its page, as `rejected` does."""
+    def rejected(self, error: MirrorgateError) -> Notice:
+        """Return the notice of an error of the request, as `rejected` does."""
         return rejected(self.request, error)
 
 
@@ -215,19 +215,11 @@ def load_again(target: str, chrome: Chrome, label: str = "Continue to the consol
     return HTMLResponse(render("continue.html", chrome, target=target, label=label))
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """The error that the page of an action shows, and its HTTP status."""
-
-    notice: Notice
-    status: int
-
-
-def rejected(request: Request, error: MirrorgateError) -> Rejected:
-    """Return an error for its page. It is logged, audited and counted like an error of the API."""
+def rejected(request: Request, error: MirrorgateError) -> Notice:
+    """Return the notice of an error for its page. It is logged, audited and counted like an error of the API."""
     record_rejection(exchange_of(request.scope), error)
     REJECTED_REQUESTS.labels(error.code).inc()
-    return Rejected(Notice("bad", f"{error.code}: {error.detail}", error.remedy), int(STATUS[error.kind]))
+    return Notice("bad", f"{error.code}: {error.detail}", error.remedy, int(STATUS[error.kind]))
 
 
 MAX_FIELDS: Final = 100

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Response
 
-from app.api.console.answers import Rejected, see_other
+from app.api.console.answers import see_other
 from app.api.console.pages.visit import FRAGMENT, PATH, SeenTable, Submission, SubmissionDep, Visit, VisitDep
 from app.api.operations.table_operations import LoadOperation
 from app.console.render import Notice, table_path
@@ -72,7 +72,7 @@ def check(sent: SubmissionDep) -> Response:
     form = sent.form
     typed = PlanFields(form.raw("keys"), form.raw("types"), form.raw("renames"), form.raw("dropped"))
     found = sent.attempt(lambda sent: sent.operation.rebuild(typed.columns, typed.key_columns, dry_run=True))
-    if isinstance(found, Rejected):
+    if isinstance(found, Notice):
         return _plan_page(sent.visit, typed, found)
     return see_other(f"{table_path(sent.visit.table)}/rebuild")
 
@@ -101,7 +101,7 @@ def checked_rebuild(connection: Connection, seen: SeenTable) -> Rebuild:
     return last.rebuild
 
 
-def _plan_page(visit: Visit, typed: PlanFields | None = None, found: Rejected | None = None) -> Response:
+def _plan_page(visit: Visit, typed: PlanFields | None = None, notice: Notice | None = None) -> Response:
     """Return the page of the plan. The form has what was typed in, or the last plan.
 
     There is no form while the table is being rebuilt, checked or dropped: it accepts no plan then.
@@ -114,8 +114,7 @@ def _plan_page(visit: Visit, typed: PlanFields | None = None, found: Rejected | 
     return visit.page(
         "table/rebuild.html",
         seen.head,
-        notice=None if found is None else found.notice,
-        status=200 if found is None else found.status,
+        notice=notice,
         last=last,
         fields=None if table.rebuild_due or table.state.deletes_folder else fields,
         columns=table.schema.columns[:MAX_LISTED_COLUMNS],

@@ -172,15 +172,14 @@ async def replay(letter_id: _LetterId, user: ConsoleUser, form: ConsoleForm) -> 
     try:
         await replay_one(user.gateway, seen.name, letter_id, principal, correction)
     except RejectedInput as error:
-        refused = user.rejected(error)
+        failure = user.rejected(error)
         return await asyncio.to_thread(
             _letter_page,
             user,
             letter_id,
             with_message=bool(typed),
-            failure=refused.notice,
+            failure=failure,
             correction=typed or None,
-            status=refused.status,
         )
     return see_other(f"{PATH}/{letter_id}?done=1")
 
@@ -258,7 +257,6 @@ def _letter_page(
     done: bool = False,
     failure: Notice | None = None,
     correction: str | None = None,
-    status: int = 200,
 ) -> Response:
     """Return the page of a dead letter; `correction` is what the user has typed, after a replay that was rejected."""
     (seen, names), message = _found(user, letter_id), None
@@ -268,7 +266,7 @@ def _letter_page(
         "dead_letter.html",
         "dead_letters",
         names=names,
-        status=status,
+        status=200 if failure is None else failure.status,
         seen=seen,
         message=message,
         text=None if message is None else _text_of(message),
@@ -351,7 +349,7 @@ async def _each(
 
 
 def _failed(user: SignedIn, seen: SeenLetter, error: MirrorgateError) -> LetterOutcome:
-    notice = user.rejected(error).notice
+    notice = user.rejected(error)
     return LetterOutcome(seen, False, notice.title, notice.text)
 
 

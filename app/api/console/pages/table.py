@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from fastapi import APIRouter, Response
 
-from app.api.console.answers import FormFields, Rejected, see_other
+from app.api.console.answers import FormFields, see_other
 from app.api.console.pages.acts import ACTS, Act, buttons_of, last_rebuild, notice_of
 from app.api.console.pages.visit import FRAGMENT, PATH, SeenTable, SubmissionDep, Visit, VisitDep, number_in
 from app.api.operations.keys import caller_names
@@ -84,12 +84,12 @@ def plots_part(visit: VisitDep) -> Response:
     return visit.page("plots.html", seen.head, plots=plots)
 
 
-def _status_page(visit: Visit, notice: Notice | None, status: int = 200) -> Response:
+def _status_page(visit: Visit, notice: Notice | None) -> Response:
     """Return the status of a table, with a notice about an act."""
     with translated_errors(), read_snapshot(visit.gateway.engine) as connection:
         seen = visit.seen(connection, _STATUS)
         live, plots = _live_status(connection, visit, seen), _plots(connection, seen)
-    return visit.page("table/status.html", seen.head, notice=notice, status=status, plots=plots, **live)
+    return visit.page("table/status.html", seen.head, notice=notice, plots=plots, **live)
 
 
 def _live_status(connection: Connection, visit: Visit, seen: SeenTable) -> dict[str, Any]:
@@ -150,12 +150,12 @@ def repair(sent: SubmissionDep) -> Response:
     """Write a published file again."""
     act, number = ACTS["repair"], sent.visit.number("number", 0)
     found = sent.attempt(act.call, act.right)
-    if isinstance(found, Rejected):
-        return _file_page(sent.visit, found.notice, found.status)
+    if isinstance(found, Notice):
+        return _file_page(sent.visit, found)
     return see_other(f"{table_path(sent.visit.table)}/files/{number}?done={act.name}")
 
 
-def _file_page(visit: Visit, notice: Notice | None, status: int = 200, *, after: int = 0) -> Response:
+def _file_page(visit: Visit, notice: Notice | None, *, after: int = 0) -> Response:
     """Return one file with a page of its batches. Raises RejectedInput `unknown_file`."""
     number = visit.number("number", 0)
     with translated_errors(), visit.gateway.engine.begin() as connection:
@@ -171,7 +171,6 @@ def _file_page(visit: Visit, notice: Notice | None, status: int = 200, *, after:
         "table/file.html",
         seen.head,
         notice=notice,
-        status=status,
         file=found,
         file_name=file_name(found.number),
         batches=batches,
@@ -226,13 +225,13 @@ async def rows(visit: VisitDep, version: str = "") -> Response:
     seen = await asyncio.to_thread(_seen_rows, visit)
     asked, reader = version.strip()[:20], visit.gateway.mirror_rows
     wanted = number_in(asked, -1)
-    answer, shown, found = None, None, None
+    notice, shown, found = None, None, None
     if reader is not None:
         limit = _row_limit(len(seen.table.schema.columns))
         try:
             found = await reader.read(seen.table.name, None if wanted < 0 else wanted, limit)
         except (RejectedInput, TemporarilyUnavailable) as error:
-            answer = visit.user.rejected(error)
+            notice = visit.user.rejected(error)
         else:
             values = [msgspec.json.decode(row) for row in found.rows]
             caption = f"Rows of version {found.version:,}"
@@ -240,8 +239,7 @@ async def rows(visit: VisitDep, version: str = "") -> Response:
     return visit.page(
         "table/rows.html",
         seen.head,
-        notice=None if answer is None else answer.notice,
-        status=200 if answer is None else answer.status,
+        notice=notice,
         is_possible=reader is not None,
         asked=asked,
         found=found,
@@ -285,21 +283,20 @@ def _ask(act: Act, visit: VisitDep) -> Response:
     except RejectedInput as error:
         if error.code is not Code.LOAD_ENDED:
             raise
-        found = visit.user.rejected(error)
-        return _status_page(visit, found.notice, found.status)
+        return _status_page(visit, visit.user.rejected(error))
 
 
 def _submit(act: Act, sent: SubmissionDep) -> Response:
     """Act, and go to the page of the table, which says what was done; show an error above the question, if any."""
     found = sent.attempt(act.call, act.right)
-    if not isinstance(found, Rejected):
+    if not isinstance(found, Notice):
         return see_other(table_path(sent.visit.table) + (f"?done={act.name}" if found else ""))
     if act.question is not None and act.question.is_repeated:
         return _question_page(act, sent.visit, sent.form, found)
-    return _status_page(sent.visit, found.notice, found.status)
+    return _status_page(sent.visit, found)
 
 
-def _question_page(act: Act, visit: Visit, form: FormFields | None = None, found: Rejected | None = None) -> Response:
+def _question_page(act: Act, visit: Visit, form: FormFields | None = None, notice: Notice | None = None) -> Response:
     """Return the page that asks before an act, with what was typed in before."""
     assert act.question is not None
     with translated_errors(), visit.gateway.engine.begin() as connection:
@@ -308,8 +305,7 @@ def _question_page(act: Act, visit: Visit, form: FormFields | None = None, found
     return visit.page(
         "table/confirm.html",
         seen.head,
-        notice=None if found is None else found.notice,
-        status=200 if found is None else found.status,
+        notice=notice,
         question=act.question,
         asked=asked,
         action=f"{seen.head.path}/{act.address.format_map(visit.user.request.path_params)}",

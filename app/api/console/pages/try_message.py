@@ -131,14 +131,13 @@ def _shown(
     notice: Notice | None = None,
     landings: list[Landed] | None = None,
     problems: list[Problem] | None = None,
-    status: int = 200,
 ) -> Response:
     """Return the page: with the form alone, with the rows that would land, or with what is wrong."""
     landings, problems = landings or [], problems or []
     return user.page(
         "try.html",
         "try",
-        status=status,
+        status=200 if notice is None else notice.status,
         typed=typed,
         labels=LABELS,
         examples=EXAMPLES,
@@ -161,10 +160,10 @@ def _typed_in(form: FormFields) -> Typed:
 
 def _rejected(user: SignedIn, typed: Typed, error: RejectedInput | TemporarilyUnavailable) -> Response:
     """Return the page with what is wrong. A problem without a place says no more than the notice."""
-    found = user.rejected(error)
+    notice = user.rejected(error)
     given = error.problems if isinstance(error, RejectedInput) else ()
     problems = [problem for problem in given if (problem.index, problem.pointer, problem.column) != (None,) * 3]
-    return _shown(user, typed, notice=found.notice, problems=problems, status=found.status)
+    return _shown(user, typed, notice=notice, problems=problems)
 
 
 def _accepted(result: DryRunResult, landings: list[Landed]) -> Notice:

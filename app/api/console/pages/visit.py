@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from fastapi import Depends, Response
 
 from app.api.auth.dependencies import visible_name
-from app.api.console.answers import ConsoleForm, ConsoleUser, FormFields, Rejected, SignedIn
+from app.api.console.answers import ConsoleForm, ConsoleUser, FormFields, SignedIn
 from app.api.gateway import Gateway
 from app.api.operations.table_operations import TableOperation, visible_table
 from app.console.render import FRAGMENTS, Notice
@@ -84,11 +84,11 @@ class Visit:
         head: TableHead,
         *,
         notice: Notice | None = None,
-        status: int = 200,
         names: Mapping[str, str] | None = None,
         **values: object,
     ) -> Response:
         """Return a page about the table, or a part of one; `names` are those of keys that it shows."""
+        status = 200 if notice is None else notice.status
         return self.user.page(template, "tables", names=names, status=status, head=head, notice=notice, **values)
 
 
@@ -105,8 +105,8 @@ class Submission:
         visit, generation = self.visit, Generation(self.form.number("generation"))
         return TableOperation(visit.table, generation, visit.gateway, visit.user.require(Right.ADMIN))
 
-    def attempt(self, call: Callable[["Submission"], object], right: Right = Right.ADMIN) -> Rejected | bool:
-        """Act as the form asks. Return what rejected it, False if there was nothing to do, otherwise True.
+    def attempt(self, call: Callable[["Submission"], object], right: Right = Right.ADMIN) -> Notice | bool:
+        """Act as the form asks. Return the notice of a rejection, False if there was nothing to do, otherwise True.
 
         Raises RejectedInput `forbidden`, and an error that no page of the table can show.
         """
