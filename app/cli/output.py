@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
-from app.domain.model.table_schema import Column, ColumnType, TableSchema
+from app.domain.model.table_schema import TableSchema
 from mirrorgate.cli.console import OUTPUT, say
 from mirrorgate.cli.grid import Grid, moment
 from mirrorgate.text import amount
@@ -152,10 +152,7 @@ def _spelled(value: Any) -> str:
 
 def _chosen_options(options: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
     """Return the options whose value is not the default of a new table with this schema."""
-    columns = tuple(
-        Column(column["name"], ColumnType.parse(column["type"]), column["nullable"]) for column in schema["columns"]
-    )
-    new = DEFAULT_OPTIONS.of_new_table(TableSchema(columns, tuple(schema["key_columns"])), ())
+    new = DEFAULT_OPTIONS.of_new_table(TableSchema.from_json({**schema, "bare": False}), ())
     present = TableOptions.parse(options).to_json()
     return {name: present[name] for name, value in new.to_json().items() if present[name] != value}
 

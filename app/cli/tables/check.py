@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from app.domain.model.table_schema import Column, ColumnType, TableSchema
+from app.domain.model.table_schema import Column, TableSchema
 from app.domain.source_checks import MAX_ROWS, Dialect, SourceQueries, bucket_of, compared_columns, is_bucket
 from app.extras import require_extras
 from mirrorgate.cli.console import ERRORS, print_json, say, working
@@ -102,7 +102,7 @@ def check(
     with connection.client() as client:
         path = table_path(table)
         found = client.get(f"{path}/schema")
-        schema = _schema(found)
+        schema = TableSchema.from_json({**found, "bare": False})
         masked = client.get(path)["options"]["masks"]
         compared = compared_columns(schema, columns, masked, found["left_columns"])
         given = _expressions(expressions, compared)
@@ -132,13 +132,6 @@ def check(
         _print_found(table, found)
     if not found["equal"]:
         raise typer.Exit(1)
-
-
-def _schema(answer: Mapping[str, Any]) -> TableSchema:
-    columns = tuple(
-        Column(one["name"], ColumnType.parse(one["type"]), one.get("nullable", True)) for one in answer["columns"]
-    )
-    return TableSchema(columns, tuple(answer["key_columns"]))
 
 
 def _expressions(texts: list[str] | None, compared: list[Column]) -> dict[str, str]:
