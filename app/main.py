@@ -32,7 +32,7 @@ from app.settings import LOOPBACK, Settings, unknown_variables
 from app.settings.start_checks import check_memory, check_serving, free_port
 from app.staging.access.api_keys import count_valid_keys
 from app.staging.access.mask_secrets import hashed_tables
-from app.staging.connection.database import Engine, open_engine, pin_marker_position, translated_errors
+from app.staging.connection.database import Engine, disposed, open_engine, pin_marker_position, translated_errors
 from app.staging.connection.schema_revision import require_migrated
 from mirrorgate.errors import Code, Misconfigured
 from mirrorgate.process_memory import collect_seldom, keep_freed_memory
@@ -136,15 +136,12 @@ def check_start(settings: Settings) -> None:
     check_serving(settings)
     for sentence in unknown_variables(os.environ):
         log.warning("unknown_variable", detail=sentence)
-    engine = open_engine(settings.require_database_url())
-    try:
+    with disposed(open_engine(settings.require_database_url())) as engine:
         require_migrated(engine)
         pin_marker_position(engine, marker_first=settings.marker_first)
         with translated_errors(), engine.begin() as connection:
             has_key = settings.admin_key is not None or count_valid_keys(connection) > 0
         _check_mask_secret(engine, MaskSecret.given(settings.mask_secret_bytes))
-    finally:
-        engine.dispose()
     _check_keys(settings, has_key=has_key)
 
 

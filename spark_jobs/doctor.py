@@ -19,7 +19,7 @@ from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.probe import clean_up, probe_folder
 from app.observability.telemetry import configure_logging
 from app.settings import Settings
-from app.staging.connection.database import installation_id, open_engine, translated_errors
+from app.staging.connection.database import disposed, installation_id, open_engine, translated_errors
 from app.zone_settings import zone_address
 from mirrorgate.errors import MirrorgateError
 from spark_jobs.spark.session import running_spark
@@ -81,11 +81,8 @@ def _ahead(now: float, asked: float, answered: float) -> float:
 
 def _ask(database_url: str) -> None:
     engine = open_engine(database_url, pool_size=1, application="mirrorgate doctor")
-    try:
-        with translated_errors(), engine.connect() as connection:
-            installation_id(connection)
-    finally:
-        engine.dispose()
+    with disposed(engine), translated_errors(), engine.connect() as connection:
+        installation_id(connection)
 
 
 def _failure(act: Callable[[], object]) -> str | None:

@@ -23,7 +23,7 @@ from app.domain.publication import described
 from app.landing.publish import Scratch, find_markers, remove_markers, sweep_dropped, sweep_prepared, sweep_scratch
 from app.observability.drain_metrics import LAST_MAINTENANCE, MAINTENANCE_FAILURES, STALE_LOADS
 from app.observability.periodic_thread import PeriodicThread
-from app.staging.connection.database import open_engine, translated_errors
+from app.staging.connection.database import disposed, open_engine, translated_errors
 from app.staging.ledger.leases import HeldTable, forget_epochs, held_tables
 from app.staging.retention.rounds import RetentionLimits, run_retention
 from app.staging.tables.registry import dropped_tables
@@ -52,10 +52,8 @@ def run_maintenance(cycle: DrainCycle, limits: RetentionLimits, *, sweep: dateti
         application="mirrorgate retention",
         silence_seconds=_MAX_STATEMENT_SECONDS,
     )
-    try:
+    with disposed(engine):
         report = run_retention(engine, limits)
-    finally:
-        engine.dispose()
     if report is not None and any(asdict(report).values()):
         log.info("retention", **asdict(report))
         STALE_LOADS.inc(report.ended_loads)

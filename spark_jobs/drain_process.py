@@ -37,6 +37,7 @@ from app.observability.tracing import traced
 from app.settings import Settings
 from app.staging.connection.database import (
     answer_within,
+    disposed,
     driver_url,
     open_engine,
     pin_marker_position,
@@ -117,13 +118,10 @@ def check_start(settings: Settings) -> None:
     TemporarilyUnavailable while Postgres or the zone's service is unreachable, which another start may outlive.
     """
     address, database_url = zone_address(settings), settings.require_database_url()
-    engine = open_engine(database_url)
-    try:
+    with disposed(open_engine(database_url)) as engine:
         require_migrated(engine)
         pin_marker_position(engine, marker_first=settings.marker_first)
         _check_landing_zone(address)
-    finally:
-        engine.dispose()
     require_safe(examine(address, database_url, os.environ), allow_unsafe=settings.allow_unsafe)
 
 

@@ -32,7 +32,7 @@ from app.observability.resource_watch import ResourceWatch
 from app.observability.tracing import traced
 from app.settings import Settings
 from app.staging.access.audit_events import AuditWriter
-from app.staging.connection.database import Engine, driver_url, open_engine, translated_errors
+from app.staging.connection.database import Engine, disposed, driver_url, open_engine, translated_errors
 from app.staging.connection.notifications import NotificationSender
 from app.staging.retention.history import take_sample
 from app.staging.writer.group_commit import GroupCommit, WriterProbe, export_writer_state
@@ -51,8 +51,7 @@ def running_gateway(settings: Settings) -> Iterator[Gateway]:
     """
     with ExitStack() as stack:
         stack.enter_context(traced(settings, "api"))
-        engine = _open_pool(settings)
-        stack.callback(engine.dispose)
+        engine = stack.enter_context(disposed(_open_pool(settings)))
         backlog = stack.enter_context(_running_backlog_watch(settings))
         audit_writer = AuditWriter(engine)
         audit_writer.start()
@@ -114,12 +113,12 @@ def _running_backlog_watch(settings: Settings) -> Iterator[BacklogWatch]:
     of_table = BacklogLimit(settings.max_backlog_bytes, settings.max_backlog_rows, settings.max_backlog_seconds)
     of_all = BacklogLimit(settings.max_total_backlog_bytes, settings.max_total_backlog_rows)
     watch = BacklogWatch(engine, of_table, of_all)
-    watch.start()
-    try:
-        yield watch
-    finally:
-        watch.close()
-        engine.dispose()
+    with disposed(engine):
+        watch.start()
+        try:
+            yield watch
+        finally:
+            watch.close()
 
 
 def _history_sampler(engine: Engine) -> PeriodicThread:

@@ -23,7 +23,7 @@ from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.publish import SCRATCH
 from app.landing.zone import LandingZone, PathKind, ScratchRevoked
 from app.published.table_files import PublishedTable, list_files
-from app.staging.connection.database import open_engine, translated_errors
+from app.staging.connection.database import disposed, open_engine, translated_errors
 from app.staging.tables.registry import list_tables as list_registered
 from mirrorgate.errors import Code, MirrorgateError
 
@@ -39,11 +39,8 @@ _ONELAKE_REMEDY: Final = (
 def registered_tables(database_url: str) -> list[PublishedTable]:
     """Return the folders of the tables that the database has. Raise TemporarilyUnavailable."""
     engine = open_engine(database_url, pool_size=1, application="mirrorgate command")
-    try:
-        with translated_errors(), engine.begin() as connection:
-            return [PublishedTable.at(table.name.folder) for table in list_registered(connection)]
-    finally:
-        engine.dispose()
+    with disposed(engine), translated_errors(), engine.begin() as connection:
+        return [PublishedTable.at(table.name.folder) for table in list_registered(connection)]
 
 
 def unprepared_tables(zone: LandingZone, tables: Iterable[PublishedTable]) -> Iterator[str]:

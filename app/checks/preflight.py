@@ -34,7 +34,7 @@ from app.landing.probe import probe_zone
 from app.observability.resource_watch import memory_limit, raise_descriptor_limit
 from app.settings import Settings, unknown_variables
 from app.staging.access.mask_secrets import hashed_tables
-from app.staging.connection.database import Engine, open_engine, translated_errors
+from app.staging.connection.database import Engine, disposed, open_engine, translated_errors
 from app.staging.connection.schema_revision import database_facts
 from mirrorgate.errors import Code, MirrorgateError, Misconfigured
 
@@ -136,12 +136,9 @@ def not_examined(address: ZoneAddress | None, database_url: str | None) -> list[
 
 def _database(database_url: str, mask_secret: MaskSecret | None, *, is_api: bool) -> list[Finding]:
     def ask() -> list[Finding]:
-        engine = open_engine(database_url, pool_size=1, application="mirrorgate doctor")
-        try:
+        with disposed(open_engine(database_url, pool_size=1, application="mirrorgate doctor")) as engine:
             facts = database_facts(engine)
             masks = _masks(engine, mask_secret, is_api=is_api) if facts.revision_fits else []
-        finally:
-            engine.dispose()
         clock = judge_clock("postgres_clock", facts.clock_behind_seconds, "that of Postgres")
         return [*judge_database(facts), clock, *masks]
 
@@ -172,16 +169,14 @@ def _owner(address: ZoneAddress, database_url: str) -> list[Finding]:
 
     Return nothing if one of them does not answer: its own findings report that.
     """
-    engine = open_engine(database_url, pool_size=1, application="mirrorgate doctor")
-    try:
-        return judge_zone(check_zone_owner(engine, address))
-    except MirrorgateError as error:
-        taken = error.code is Code.LANDING_ZONE_TAKEN
-        return [Finding(ZoneCheck.OWNER, Outcome.UNSAFE, error.detail, error.remedy)] if taken else []
-    except OSError:
-        return []
-    finally:
-        engine.dispose()
+    with disposed(open_engine(database_url, pool_size=1, application="mirrorgate doctor")) as engine:
+        try:
+            return judge_zone(check_zone_owner(engine, address))
+        except MirrorgateError as error:
+            taken = error.code is Code.LANDING_ZONE_TAKEN
+            return [Finding(ZoneCheck.OWNER, Outcome.UNSAFE, error.detail, error.remedy)] if taken else []
+        except OSError:
+            return []
 
 
 def _or_unsafe(check: str, ask: Callable[[], list[Finding]], remedy: str) -> list[Finding]:

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from app.domain.source_checks import GRAMMARS, Dialect, Digest, SourceQueries, bucket_of
+from app.staging.connection.database import disposed
 from mirrorgate.errors import Code, Misconfigured
 
 _DRIVERS: Final = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
@@ -74,11 +75,8 @@ def open_source(url: str) -> Iterator[SourceDatabase]:
             remedy="Give an SQLAlchemy address such as postgresql://user:password@host/database, and install the "
             "driver of other databases, such as `pip install pymysql` for mysql+pymysql://…",
         ) from None
-    try:
-        with _faults(), engine.connect() as connection:
-            yield SourceDatabase(connection)
-    finally:
-        engine.dispose()
+    with disposed(engine), _faults(), engine.connect() as connection:
+        yield SourceDatabase(connection)
 
 
 def _dialect_of(name: str) -> Dialect:

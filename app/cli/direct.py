@@ -12,7 +12,7 @@ from pathlib import Path
 from app.landing.open_zone import ZoneAddress
 from app.observability.telemetry import configure_logging
 from app.settings import Settings
-from app.staging.connection.database import Engine, open_engine
+from app.staging.connection.database import Engine, disposed, open_engine
 from app.staging.connection.schema_revision import require_migrated
 from app.staging.ledger.leases import present_zone
 from app.zone_settings import zone_address
@@ -60,13 +60,12 @@ def open_database(data_dir: Path) -> Iterator[Engine]:
 
 @contextmanager
 def _engine(settings: Settings, data_dir: Path) -> Iterator[Engine]:
-    with _database_url(settings, data_dir) as database_url:
-        engine = open_engine(database_url, pool_size=2, application="mirrorgate command")
-        try:
-            require_migrated(engine)
-            yield engine
-        finally:
-            engine.dispose()
+    with (
+        _database_url(settings, data_dir) as database_url,
+        disposed(open_engine(database_url, pool_size=2, application="mirrorgate command")) as engine,
+    ):
+        require_migrated(engine)
+        yield engine
 
 
 @contextmanager

@@ -37,7 +37,7 @@ from app.observability.process_metrics import MetricsAddress
 from app.observability.resource_watch import ResourceWatch, raise_descriptor_limit
 from app.observability.telemetry import configure_logging, log_crashes
 from app.settings import Settings
-from app.staging.connection.database import open_engine
+from app.staging.connection.database import disposed, open_engine
 from app.staging.mirror import CONFIRM_SECONDS, store_reports
 from app.zone_settings import zone_address
 from mirrorgate.errors import Code, InvariantBroken, Misconfigured, RejectedInput
@@ -111,11 +111,8 @@ def reports_stored(
     keeper = PeriodicThread(
         "mirror-reports", _LOOK_SECONDS, store, waits_first=True, at_end=store, join_seconds=_JOIN_SECONDS
     )
-    try:
-        with keeper:
-            yield
-    finally:
-        engine.dispose()
+    with disposed(engine), keeper:
+        yield
 
 
 class _ReportStore:

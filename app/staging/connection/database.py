@@ -307,6 +307,15 @@ def open_engine(
 
 
 @contextmanager
+def disposed(engine: sa.Engine) -> Iterator[sa.Engine]:
+    """Yield an engine, and close its connections at the end of the block."""
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+@contextmanager
 def read_snapshot(engine: sa.Engine) -> Iterator[sa.Connection]:
     """Begin a transaction that only reads, and whose statements all see the database as it was at one moment."""
     with engine.connect() as session:

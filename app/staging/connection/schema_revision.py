@@ -31,6 +31,7 @@ from app.domain.preflight import DatabaseFacts
 from app.staging.connection.database import (
     AdvisoryLock,
     answer_within,
+    disposed,
     driver_url,
     installation_id,
     lock_for_transaction,
@@ -169,9 +170,8 @@ def migrate(
     for a lock, because requests queue behind it. It is retried for `retry_seconds`, then this raises
     TemporarilyUnavailable `table_busy`. Raises Misconfigured for a pooler that mixes sessions.
     """
-    engine = open_engine(database_url, silence_seconds=_STATEMENT_SECONDS)
     give_up = time.monotonic() + retry_seconds
-    try:
+    with disposed(open_engine(database_url, silence_seconds=_STATEMENT_SECONDS)) as engine:
         require_own_sessions(engine)
         while True:
             try:
@@ -187,8 +187,6 @@ def migrate(
                     raise TemporarilyUnavailable(error.code, detail, remedy=_LOCKED_REMEDY) from error
                 log.info("migration_delayed", detail=error.detail)
                 time.sleep(pause)
-    finally:
-        engine.dispose()
 
 
 def require_migrated(engine: sa.Engine) -> None:
@@ -205,13 +203,10 @@ def require_migrated(engine: sa.Engine) -> None:
 
 def check_revisions(database_url: str) -> str:
     """Return a sentence about the revisions of program and database. Raises Misconfigured if they do not fit."""
-    engine = open_engine(database_url)
-    try:
+    with disposed(open_engine(database_url)) as engine:
         require_migrated(engine)
         with translated_errors(), engine.connect() as connection:
             found, oldest = present_revision(connection), connection.execute(SELECT_OLDEST_PROGRAM).scalar_one()
-    finally:
-        engine.dispose()
     return f"this program needs {program_revision()}; the database has {found}, which fits programs since {oldest}"
 
 
