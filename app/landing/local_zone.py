@@ -75,13 +75,13 @@ class LocalZone:
             target.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
             raise ScratchRevoked(path) from error
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
 
     def create_file(self, path: str, content: bytes) -> None:
         """Create a small file, and sync the folder that holds it."""
         with self.write_file(path) as file:
             file.write(content)
-        _sync_folder((self._root / path).parent)
+        sync_folder((self._root / path).parent)
 
     @contextmanager
     def write_file(self, path: str) -> Iterator[BinaryIO]:
@@ -126,19 +126,19 @@ class LocalZone:
             if not target.parent.is_dir():
                 raise
             return RenameOutcome.SOURCE_MISSING
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
         return RenameOutcome.RENAMED
 
     def make_durable(self, path: str) -> None:
         """Sync the folder that holds the path."""
         with suppress(FileNotFoundError):
-            _sync_folder((self._root / path).parent)
+            sync_folder((self._root / path).parent)
 
     def replace_file(self, source: str, destination: str) -> None:
         """Move a file over another, and sync the destination's folder."""
         target = self._root / destination
         (self._root / source).replace(target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
 
     def etag(self, path: str) -> str:
         """Return nothing: a move to `aside` in scratch proves that the folder is the owner's."""
@@ -148,7 +148,7 @@ class LocalZone:
         """Move the folder to `aside`, which fails once the scratch is revoked, and delete it there."""
         target, hidden = self._root / path, self._root / aside
         target.rename(hidden)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
         shutil.rmtree(hidden)
 
     def remove(self, path: str) -> None:
@@ -173,7 +173,7 @@ class LocalZone:
             with suppress(FileExistsError), target.open("xb"):
                 pass
             shutil.rmtree(aside, ignore_errors=True)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
 
 
 @contextmanager
@@ -259,7 +259,7 @@ def _load_renameat2() -> "ctypes._NamedFuncPointer | None":
 _renameat2 = _load_renameat2()
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make a folder's entries durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:

@@ -31,6 +31,7 @@ from urllib.parse import quote
 
 import structlog
 
+from app.landing.local_zone import sync_folder
 from app.local.log_files import ChildLog
 from mirrorgate.errors import Code, Misconfigured
 
@@ -476,7 +477,7 @@ class PrivatePostgres:
                 f"{self._folder} holds something other than Postgres data",
                 remedy="Move it elsewhere, or give another --data-dir.",
             ) from error
-        _sync_folder(self._data_dir)
+        sync_folder(self._data_dir)
 
     def _command_line(self, programs: Path, account: PostgresAccount, sockets: Path) -> tuple[str, ...]:
         settings = {**self._settings, "unix_socket_directories": f'"{sockets}"'}
@@ -533,11 +534,3 @@ def _environment(stale: LockFile | None) -> Mapping[str, str]:
     Postgres does not start then unless PG_GRANDPARENT_PID says that this pid is not a Postgres.
     """
     return {**SYSTEM_ENVIRONMENT, "PG_GRANDPARENT_PID": str(stale.pid)} if stale else SYSTEM_ENVIRONMENT
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
