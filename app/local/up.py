@@ -109,7 +109,7 @@ _REQUIRED_PARTS: Final = ("api", "database", "writer", "drain")
 
 def answers_ready(address: str, port: int, certificate: Path | None) -> bool:
     """Return True if `/statusz` reports every required part as working; False for any failure to ask."""
-    try:
+    with suppress(OSError, http.client.HTTPException, ValueError, KeyError), ExitStack() as stack:
         connection = (
             http.client.HTTPConnection(address, port, timeout=_TIMEOUT_SECONDS)
             if certificate is None
@@ -117,16 +117,11 @@ def answers_ready(address: str, port: int, certificate: Path | None) -> bool:
                 address, port, timeout=_TIMEOUT_SECONDS, context=trusting_only(certificate)
             )
         )
-    except OSError:
-        return False
-    try:
+        stack.callback(connection.close)
         connection.request("GET", "/statusz")
         parts = json.loads(connection.getresponse().read())["parts"]
         return all(parts[part] == "ok" for part in _REQUIRED_PARTS)
-    except (OSError, http.client.HTTPException, ValueError, KeyError):
-        return False
-    finally:
-        connection.close()
+    return False
 
 
 def print_ready(url: str) -> None:
