@@ -9,7 +9,7 @@ docs/reference/replicate.md.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import UNSET
@@ -48,30 +48,6 @@ OPERATIONS: Final = {
 _CHANGE_SEQUENCE: Final = re.compile(r"\d{35}", re.ASCII)
 
 
-class DataMessage(Protocol):
-    """Identity of the table and the source version of a DT message."""
-
-    @property
-    def index(self) -> int:
-        """The position of the message in the request."""
-
-    @property
-    def source(self) -> SourceName | None:
-        """The table that the message's own address names."""
-
-    @property
-    def schema_id(self) -> str | None:
-        """The schema id of its envelope."""
-
-    @property
-    def external_schema_id(self) -> str | None:
-        """The external schema id of its headers."""
-
-    @property
-    def headers_at(self) -> HeaderPointers:
-        """JSON Pointers of its headers."""
-
-
 class RejectedData(msgspec.Struct, frozen=True):
     """A wrong DT message that is set aside."""
 
@@ -102,6 +78,9 @@ class DataChange(msgspec.Struct, frozen=True, gc=False):
     def index(self) -> int:
         """The position of the message in the request."""
         return self.change.index
+
+
+DataMessage: TypeAlias = DataChange | RejectedData
 
 
 class MessageAddress(NamedTuple):
