@@ -20,6 +20,8 @@ MAX_WAITING_BYTES: Final = 256 * 2**20
 MAX_LETTER_ERRORS: Final = 100
 """Problems that are stored with a dead letter."""
 
+_SHOWN: Final = ("code", "detail", "pointer", "column")
+
 
 class LetterFormat(StrEnum):
     """The format that the message of a dead letter is written in."""
@@ -87,15 +89,6 @@ def to_set_aside(problems: Iterable[Problem]) -> list[RejectedMessage]:
 def errors_of(problems: Iterable[Problem]) -> list[dict[str, str]]:
     """Return the problems of one message as they are stored and shown, without its index."""
     return [
-        {
-            name: value
-            for name, value in (
-                ("code", problem.code),
-                ("detail", problem.detail),
-                ("pointer", problem.pointer),
-                ("column", problem.column),
-            )
-            if value is not None
-        }
+        {name: value for name in _SHOWN if (value := getattr(problem, name)) is not None}
         for problem in tuple(problems)[:MAX_LETTER_ERRORS]
     ]

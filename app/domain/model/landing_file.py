@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
+import msgspec
+
 from app.domain.model.table import BatchSequence, Epoch, FileNumber, Generation, TableId
 from app.domain.model.table_schema import SchemaVersion
 
@@ -51,18 +53,14 @@ class FileIdentity:
     @classmethod
     def from_footer(cls, metadata: Mapping[bytes, bytes]) -> "FileIdentity | None":
         """Return the identity in a footer, None if the gateway did not write the file."""
-        text = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in metadata.items()}
+        written = {
+            name.removeprefix(FOOTER_PREFIX): value.decode(errors="replace")
+            for key, value in metadata.items()
+            if (name := key.decode(errors="replace")).startswith(FOOTER_PREFIX)
+        }
         try:
-            return cls(
-                table=text[FOOTER_PREFIX + "table"],
-                generation=Generation(int(text[FOOTER_PREFIX + "generation"])),
-                number=FileNumber(int(text[FOOTER_PREFIX + "number"])),
-                first_sequence=BatchSequence(int(text[FOOTER_PREFIX + "first_sequence"])),
-                last_sequence=BatchSequence(int(text[FOOTER_PREFIX + "last_sequence"])),
-                rows=int(text[FOOTER_PREFIX + "rows"]),
-                digest=text[FOOTER_PREFIX + "digest"],
-            )
-        except (KeyError, ValueError):
+            return msgspec.convert(written, cls, strict=False)
+        except msgspec.ValidationError:
             return None
 
 
