@@ -251,9 +251,11 @@ def _is_longer(value: SourceValue, max_bytes: int) -> bool:
 PROVEN_CHANGES: Final = 100
 """Changes in a row with consecutive counts, after which a jump means that messages are missing."""
 
-_MAX_SECONDS: Final = 10**11
-_MAX_MILLIS: Final = 10**14
-_MAX_MICROS: Final = 10**17
+MAX_SECONDS: Final = 10**11
+MAX_MILLIS: Final = 10**14
+MAX_MICROS: Final = 10**17
+"""Numbers from which a time counts smaller units; the year is then between 1973 and 5138, for each unit."""
+
 _MAX_COUNT: Final = 2**62
 
 
@@ -271,11 +273,11 @@ def seconds_of(time: SourceTime) -> float | None:
     if not time:
         return None
     size = abs(time)
-    if size < _MAX_SECONDS:
+    if size < MAX_SECONDS:
         return float(time)
-    if size < _MAX_MILLIS:
+    if size < MAX_MILLIS:
         return time / 1e3
-    return time / 1e6 if size < _MAX_MICROS else time / 1e9
+    return time / 1e6 if size < MAX_MICROS else time / 1e9
 
 
 class OperationCounts(NamedTuple):

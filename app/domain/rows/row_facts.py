@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.domain.model.change import Change, Operation, SourceTime
+from app.domain.model.change import MAX_MICROS, MAX_MILLIS, MAX_SECONDS, Change, Operation, SourceTime
 from app.domain.model.projection import AuditValue
 from app.domain.model.table_schema import ColumnType, TypeName
 from app.domain.rows.conversion import BadValues, convert_texts
@@ -37,10 +37,6 @@ _TIME: Final = ColumnType(TypeName.TIMESTAMP)
 _NUMBER: Final = r"^-?(\d{1,18}|[1-8]\d{18})$"
 """A number that fits in 64 bits; larger ones are not a time between the years 1684 and 2255, even in nanoseconds."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MAX_SECONDS: Final = 10**11
-_MAX_MILLIS: Final = 10**14
-_MAX_MICROS: Final = 10**17
-"""Numbers from which a time counts smaller units; the year is then between 1973 and 5138, for each unit."""
 
 
 def carried(value: AuditValue) -> str:
@@ -160,19 +156,19 @@ def _with_facts(
 def time_of_number(number: int) -> datetime | None:
     """Return the time that `source_times` reads from a number of at most 18 digits; that takes 230 µs for one."""
     size = abs(number)
-    if size < _MAX_MILLIS:
-        micros = size * (1_000_000 if size < _MAX_SECONDS else 1_000)
+    if size < MAX_MILLIS:
+        micros = size * (1_000_000 if size < MAX_SECONDS else 1_000)
     else:
-        micros = size if size < _MAX_MICROS else size // 1_000
+        micros = size if size < MAX_MICROS else size // 1_000
     return _EPOCH + timedelta(microseconds=micros if number > 0 else -micros) if number else None
 
 
 def _from_numbers(numbers: pa.Int64Array) -> pa.TimestampArray:
     size = pc.abs(numbers)
     micros = pc.if_else(
-        pc.less(size, _MAX_MILLIS),
-        pc.if_else(pc.less(size, _MAX_SECONDS), pc.multiply(numbers, 1_000_000), pc.multiply(numbers, 1_000)),
-        pc.if_else(pc.less(size, _MAX_MICROS), numbers, pc.divide(numbers, 1_000)),
+        pc.less(size, MAX_MILLIS),
+        pc.if_else(pc.less(size, MAX_SECONDS), pc.multiply(numbers, 1_000_000), pc.multiply(numbers, 1_000)),
+        pc.if_else(pc.less(size, MAX_MICROS), numbers, pc.divide(numbers, 1_000)),
     )
     return pc.cast(pc.if_else(pc.equal(numbers, 0), None, micros), _TIME.arrow)
 
