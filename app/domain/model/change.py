@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from app.domain.model.written_values import as_json
+from app.domain.model.written_values import JSON_ENCODER
 from mirrorgate.errors import Code, Problem, RejectedInput
 from mirrorgate.errors.exceptions import pointer_to
 
@@ -166,7 +166,6 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     """False where the source said that more changes of the same transaction follow."""
 
 
-_ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
 _MAX_CHARACTER_BYTES: Final = 4
 
 
@@ -245,7 +244,7 @@ def _is_longer(value: SourceValue, max_bytes: int) -> bool:
         return len(value) > max_bytes or (
             len(value) > max_bytes // _MAX_CHARACTER_BYTES and len(value.encode("utf-8", "surrogatepass")) > max_bytes
         )
-    return isinstance(value, dict | list) and len(_ENCODER.encode(value)) > max_bytes
+    return isinstance(value, dict | list) and len(JSON_ENCODER.encode(value)) > max_bytes
 
 
 PROVEN_CHANGES: Final = 100

@@ -131,3 +131,7 @@ def _written(value: Any) -> str:
     if isinstance(value, WrittenNumber):
         return value.text
     raise NotImplementedError  # so msgspec says which type it cannot encode
+
+
+JSON_ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
+"""Encodes source values."""

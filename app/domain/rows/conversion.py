@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from app.domain.model.change import SourceValue
 from app.domain.model.table_options import BinaryEncoding, OutOfRange, TableOptions, zone_of
 from app.domain.model.table_schema import MAX_DECIMAL_DIGITS, ColumnType, TypeName
-from app.domain.model.written_values import INFINITE_DAYS, as_json
+from app.domain.model.written_values import INFINITE_DAYS, JSON_ENCODER
 
 UTC_NAME: Final = "UTC"
 
@@ -86,7 +86,6 @@ _TIMESTAMP: Final = re.compile(
 _EXACT: Final = Context(prec=MAX_DECIMAL_DIGITS, traps=[Inexact, InvalidOperation], Emax=9999, Emin=-9999)
 _NOT_FINITE: Final = re.compile(r"[+-]?(nan|inf|infinity)", re.ASCII | re.IGNORECASE)
 _JSON_DECODER: Final = msgspec.json.Decoder(msgspec.Raw)
-_JSON_ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
 _FIRST_TIMESTAMP: Final = datetime.min
 _LAST_TIMESTAMP: Final = datetime.max
 
@@ -237,7 +236,7 @@ def _string(value: SourceValue, _: ColumnType, __: ValueReading) -> str:
         return "true" if value else "false"
     if isinstance(value, str | int | Decimal):
         return str(value)
-    return _JSON_ENCODER.encode(value).decode()
+    return JSON_ENCODER.encode(value).decode()
 
 
 def _json(value: SourceValue, _: ColumnType, __: ValueReading) -> str:
@@ -249,7 +248,7 @@ def _json(value: SourceValue, _: ColumnType, __: ValueReading) -> str:
         except RecursionError:
             raise ValueError("is JSON nested too deeply") from None
         return value
-    return _JSON_ENCODER.encode(value).decode()
+    return JSON_ENCODER.encode(value).decode()
 
 
 def _binary(value: SourceValue, _: ColumnType, reading: ValueReading) -> bytes:

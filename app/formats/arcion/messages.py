@@ -33,7 +33,7 @@ from app.domain.model.change import (
 )
 from app.domain.model.dead_letter import RejectedMessage, is_kept
 from app.domain.model.names import SourceName, TableName
-from app.domain.model.written_values import as_json
+from app.domain.model.written_values import JSON_ENCODER
 from app.formats.json.decoder import MessageDecoder, raw_messages
 from app.formats.json.framing import DECODE_ERRORS
 from mirrorgate.errors import Code, Problem, RejectedInput
@@ -168,7 +168,6 @@ OPERATIONS: Final = {
     "R": Operation.UPSERT,
 }
 FLAGS: Final[Mapping[str | int, int]] = {"0": 0, "1": 1, "2": 2, "3": 3, 0: 0, 1: 1, 2: 2, 3: 3}
-_ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
 _DECODER_OF_CURSORS: Final = msgspec.json.Decoder()
 ALL_AFTER: Final = [{"1"}, {1}]
 _ALL_BOTH: Final = [{"3"}, {3}]
@@ -359,7 +358,7 @@ def position_of(cursor: Any) -> str | None:
     """Return a cursor as it was written; one that is not a string is encoded again."""
     if cursor is None or cursor is UNSET:
         return None
-    return cursor if isinstance(cursor, str) else _ENCODER.encode(cursor).decode()
+    return cursor if isinstance(cursor, str) else JSON_ENCODER.encode(cursor).decode()
 
 
 class CursorFacts(NamedTuple):

@@ -27,7 +27,7 @@ from msgspec.structs import astuple
 from app.domain.model.change import Operation, SourceValue
 from app.domain.model.table import Table
 from app.domain.model.table_schema import Column, TypeName
-from app.domain.model.written_values import as_json, keep_minus_zeros
+from app.domain.model.written_values import JSON_ENCODER, keep_minus_zeros
 from app.domain.rows.conversion import BadValues, ValueReading, beyond_calendar, convert, reading_of, timestamps_in
 from app.domain.rows.row_image import pick
 from app.domain.rows.row_rules import Shape, ShapedChanges, TypeColumn
@@ -209,7 +209,6 @@ _Image: TypeAlias = Raw | UnsetType
 _FRACTIONS: Final = frozenset({TypeName.FLOAT32, TypeName.FLOAT64, TypeName.DECIMAL})
 _NEW_ROWS: Final = frozenset({Operation.INSERT, Operation.SNAPSHOT})
 _NO_IMAGE: Final = (UNSET, Raw(b"null"), Raw(b"{}"))
-_ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
 
 
 class _Decoder(NamedTuple):
@@ -258,7 +257,7 @@ class EventReader:
         self._key_of = pick([self._names.index(name) for name in table.schema.key_columns])
         self._key_positions = {self._names.index(name) for name in self._keys}
         self._placeholders = placeholder_texts(reading.unavailable)
-        self._placeholder_bytes = [_ENCODER.encode(text)[1:-1] for text in self._placeholders]
+        self._placeholder_bytes = [JSON_ENCODER.encode(text)[1:-1] for text in self._placeholders]
         self._hiding = [at for at, one in enumerate(columns) if hides_unavailable(fields.get(one.name), one, options)]
         self._readers: dict[int, ReadColumn] = {}
         self._typed_by: dict[int, TypeColumn] = {}
@@ -329,7 +328,7 @@ class EventReader:
         for decoder in self._decoders:
             try:
                 images = decoder.decoder.decode(kept)
-                written_again = _ENCODER.encode(images)
+                written_again = JSON_ENCODER.encode(images)
             except msgspec.ValidationError:
                 continue
             except DECODE_ERRORS:

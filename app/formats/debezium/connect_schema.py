@@ -19,7 +19,7 @@ import msgspec
 from app.domain.model.table import Table
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import MAX_DECIMAL_DIGITS, Column, ColumnType, TableSchema, TypeName
-from app.domain.model.written_values import as_json
+from app.domain.model.written_values import JSON_ENCODER
 from app.formats.debezium.events import METADATA, WrongEvent
 from mirrorgate.errors import Code, RejectedInput
 
@@ -73,7 +73,6 @@ _SOURCE_COLUMN: Final = "__debezium.source.column."
 MAX_SCALE: Final = 1_000
 """The largest scale of a numeric of Postgres, whose connector reads eleven bits of a scale without their sign."""
 _SCALES: Final = 2**11
-_ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
 _MAX_CACHED_BYTES: Final = 2**16
 
 
@@ -153,7 +152,7 @@ class ConnectField:
 
 def read_schema(written: Mapping[str, Any]) -> ConnectField:
     """Return a schema as it is written beside a payload. Raises WrongEvent `bad_schema`."""
-    encoded = _ENCODER.encode(written)
+    encoded = JSON_ENCODER.encode(written)
     return _cached(encoded) if len(encoded) <= _MAX_CACHED_BYTES else _field(msgspec.json.decode(encoded))
 
 

@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 
 from app.domain.model.change import OBJECT_BYTES, UNLIMITED, InputLimits
-from app.domain.model.written_values import as_json, fraction, keep_minus_zeros
+from app.domain.model.written_values import JSON_ENCODER, fraction, keep_minus_zeros
 from app.formats.json.framing import DECODE_ERRORS, reason_of, split_messages, strip_body
 from app.formats.json.quote_accounting import count_quotes, count_structural_quotes
 from app.formats.json.texts import (
@@ -37,7 +37,6 @@ from app.formats.json.texts import (
 from mirrorgate.errors import Code, Problem, RejectedInput
 from mirrorgate.errors.exceptions import pointer_to
 
-_ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
 _SLICE: Final = 256
 """Messages written again at a time, so that the copy is small."""
 
@@ -84,7 +83,7 @@ def _is_all_decoded(body: bytes, messages: Sequence[Any]) -> bool:
     quotes = 0
     try:
         for start in range(0, len(messages), _SLICE):
-            written = _ENCODER.encode_lines(messages[start : start + _SLICE])
+            written = JSON_ENCODER.encode_lines(messages[start : start + _SLICE])
             if _has_many_brackets(written) and any(map(is_too_deep, written.splitlines())):
                 return False
             quotes += count(written)
@@ -196,7 +195,7 @@ def convert(value: Any, wanted: type[Converted], index: int, at: str) -> Convert
         message = str(error)
     pointer, reason = where(message)
     if _SOME_KEY in message:
-        size = len(_ENCODER.encode(value))
+        size = len(JSON_ENCODER.encode(value))
         pointer = open_key(value, size, message, lambda one: _validation_error(one, wanted)) or pointer
     raise RejectedInput.at(Code.MALFORMED_MESSAGE, reason, index, at + pointer)
 

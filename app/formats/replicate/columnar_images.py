@@ -19,7 +19,7 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import astuple
 
 from app.domain.model.change import Change, Image, Operation, SourceTime, progress
-from app.domain.model.written_values import as_json, keep_minus_zeros
+from app.domain.model.written_values import JSON_ENCODER, keep_minus_zeros
 from app.domain.rows.row_rules import ChangeFacts, LogRun, Shape, ShapedChanges, Values
 from app.formats.columnar import CONTAINERS, SCALAR, NotColumnar, Shapes, given_columns, image_type, without_unset
 from app.formats.json.decoder import exact_fraction
@@ -46,7 +46,6 @@ _Found = TypeVar("_Found")
 
 _NULL: Final = Raw(b"null")
 _NO_POINTERS: Final = HeaderPointers("")
-_ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
 _MAX_MASK_OR_ID: Final = MAX_ORDINAL // 4
 """Characters of the masks and external schema ids that are kept: a mask of all columns, whatever zeros precede it."""
 
@@ -134,7 +133,7 @@ class ImageReader:
             return None
         if not (is_scalar or all(CONTAINERS.isdisjoint(map(type, astuple(image))) for image in filter(None, images))):
             return None
-        return (images, is_full) if is_all_decoded(document, _ENCODER.encode(images)) else None
+        return (images, is_full) if is_all_decoded(document, JSON_ENCODER.encode(images)) else None
 
     def _decode(self, document: bytes) -> tuple[list[msgspec.Struct | None], bool, bool]:
         """Return the images, whether they have all columns, and whether all values are known to be scalars.
@@ -224,7 +223,7 @@ def _decoder(image: type[msgspec.Struct]) -> msgspec.json.Decoder[list[msgspec.S
 
 def _as_written(image: Any) -> Raw:
     """Return as bytes what is null, absent or was decoded with its message; no other spelling of it matters."""
-    return Raw(_ENCODER.encode(image)) if image else _NULL
+    return Raw(JSON_ENCODER.encode(image)) if image else _NULL
 
 
 def _image_of(names: _Names | None) -> Image | None:

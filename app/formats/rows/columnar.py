@@ -25,7 +25,7 @@ from msgspec import UNSET
 from msgspec.structs import astuple
 
 from app.domain.model.change import Operation, SourceValue
-from app.domain.model.written_values import as_json, keep_minus_zeros
+from app.domain.model.written_values import JSON_ENCODER, keep_minus_zeros
 from app.domain.rows.from_arrow import RowOperations
 from app.domain.rows.row_rules import Shape, ShapedChanges, Values
 from app.formats.columnar import CONTAINERS, SCALAR, NotColumnar, Shapes, given_columns, image_type, without_unset
@@ -76,9 +76,6 @@ def _all(default: RowOperation, rows: int) -> RowOperations:
 
 def _problem(code: Code, detail: str, row: int | None = None) -> Problem:
     return Problem(code, detail, row, pointer_to("", OPERATION_COLUMN), OPERATION_COLUMN)
-
-
-_ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
 
 
 class RowsBody(NamedTuple):
@@ -164,7 +161,7 @@ class RowReader:
         if not decoder.is_scalar and not CONTAINERS.isdisjoint(map(type, chain.from_iterable(rows))):
             raise NotColumnar
         try:
-            written_again = _ENCODER.encode(found) if body.startswith(b"[") else _ENCODER.encode_lines(found)
+            written_again = JSON_ENCODER.encode(found) if body.startswith(b"[") else JSON_ENCODER.encode_lines(found)
         except DECODE_ERRORS:
             raise NotColumnar from None
         if has_suspicious_escape(body) or not is_all_decoded(body, written_again):
