@@ -20,14 +20,13 @@ from app.fabric.client import MirroredDatabase, Workspace, names_in_address
 from app.fabric.definition import RETENTION_DAYS
 from app.landing.adls.address import StorageOptions
 from app.landing.open_zone import ZoneAddress, open_zone
-from app.landing.publish import SCRATCH
+from app.landing.publish import METADATA, SCRATCH
 from app.landing.zone import LandingZone, PathKind, ScratchRevoked
 from app.published.table_files import PublishedTable, list_files
 from app.staging.connection.database import disposed, open_engine, translated_errors
 from app.staging.tables.registry import list_tables as list_registered
 from mirrorgate.errors import Code, MirrorgateError
 
-_METADATA = "_metadata.json"
 _FAILED_STATES = (DatabaseState.PAUSED, DatabaseState.FAILED)
 _ONELAKE_REMEDY: Final = (
     "The identity needs the role Contributor in the workspace. A Fabric administrator has to enable the tenant setting "
@@ -46,8 +45,8 @@ def registered_tables(database_url: str) -> list[PublishedTable]:
 def unprepared_tables(zone: LandingZone, tables: Iterable[PublishedTable]) -> Iterator[str]:
     """Yield the tables without metadata or without any data file, and what they lack. Raise OSError."""
     for table in tables:
-        if zone.kind(f"{table.folder}/{_METADATA}") is not PathKind.FILE:
-            yield f"{table}: no {_METADATA}"
+        if zone.kind(f"{table.folder}/{METADATA}") is not PathKind.FILE:
+            yield f"{table}: no {METADATA}"
         elif not list_files(zone, table).last:
             yield f"{table}: no data file"
 
