@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 import structlog
 from prometheus_client import Gauge
@@ -56,7 +56,7 @@ def open_descriptors(limit: int) -> int:
     return 0
 
 
-class ResourceWatch:
+class ResourceWatch(PeriodicThread):
     """Check every few seconds in a separate thread; logs a shortage once a minute, and when it is over."""
 
     def __init__(
@@ -71,20 +71,13 @@ class ResourceWatch:
 
         `low` is set to 1 for a check, by its name, while what it checks is short.
         """
+        super().__init__("resource-watch", _CHECK_SECONDS, self.check)
         self._folders = folders or {}
         self._min_free = min_free
         self._low = low
         self._clock = clock
         self._short: dict[str, float] = {}
         """By check, when its shortage was last logged."""
-        self._thread = PeriodicThread("resource-watch", _CHECK_SECONDS, self.check)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._thread.close()
 
     def check(self) -> None:
         """Check everything once, and log new, repeated and ended shortages."""

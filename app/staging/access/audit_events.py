@@ -213,8 +213,8 @@ _MAX_REMEMBERED_KEYS: Final = 10_000
 """Keys whose last write is remembered."""
 
 
-class AuditWriter:
-    """The writer of one API process. Call `start` once; `close` writes what is noted, if the database answers.
+class AuditWriter(PeriodicThread):
+    """The writer of one API process. Its end writes what is noted, if the database answers.
 
     Uses of keys and rejected calls are noted in memory, and a thread writes them about once a second, so that no
     request waits for it or fails because of it. A process that dies loses the last second of them. Operations on tables
@@ -229,25 +229,17 @@ class AuditWriter:
         pause_after_failure: float = 5.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        pauses = {False: pause_after_failure, True: pause}
+        super().__init__(
+            "audit-writer", lambda: pauses[self._is_written], self._write, waits_first=True, at_end=self._write
+        )
         self._engine = engine
-        self._pauses = {False: pause_after_failure, True: pause}
         self._is_written = True
         self._clock = clock
         self._lock = threading.Lock()
         self._rejections = RejectionCounter()
         self._used: set[str] = set()
         self._noted: dict[str, float] = {}
-        self._thread = PeriodicThread(
-            "audit-writer", lambda: self._pauses[self._is_written], self._write, waits_first=True, at_end=self._write
-        )
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Write what is noted, and stop the thread."""
-        self._thread.close()
 
     def note_key_use(self, key_id: str) -> None:
         """Note that a stored key was used with a valid secret."""

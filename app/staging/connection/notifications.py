@@ -42,26 +42,22 @@ PING_AFTER: Final = 10.0
 """Seconds without a notification after which the listener pings its connection."""
 
 
-class NotificationSender:
-    """Sender of notifications to drains when `staged` is set, at most 20 a second. Call `start` and `close` once."""
+class NotificationSender(PeriodicThread):
+    """Sender of notifications to drains when `staged` is set, at most 20 a second."""
 
     def __init__(self, database_url: str, staged: threading.Event) -> None:
+        super().__init__(
+            "notification-sender", _MIN_SECONDS_BETWEEN, self._send, waits_first=True, at_end=self._disconnect
+        )
         self._database_url = database_url
         self._staged = staged
         self._connection: BoundedConnection | None = None
-        self._thread = PeriodicThread(
-            "notification-sender", _MIN_SECONDS_BETWEEN, self._send, waits_first=True, at_end=self._disconnect
-        )
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
 
     def close(self) -> None:
         """Send what is due, stop the thread and close its connection."""
-        self._thread.end()
+        self.end()
         self._staged.set()
-        self._thread.close()
+        super().close()
 
     def _send(self) -> None:
         self._staged.wait()
