@@ -30,7 +30,7 @@ from app.domain.rows.from_arrow import source_rows
 from app.domain.rows.landing_projection import source_rows_of
 from app.domain.rows.row_image import encode_images, is_deleted, row_keys
 from app.domain.rows.row_rules import RowMarker, RowRules
-from app.staging.batches.row_images import scan_row_images
+from app.staging.batches.row_images import DELETE_ROW_IMAGES, UPSERT_ROW_IMAGES, scan_row_images
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import BINARY_RESULT, Engine, read_snapshot, translated_errors
 from app.staging.connection.raw_sql import int_array_literal
@@ -311,18 +311,10 @@ SELECT_NEXT_BLOCK = sa.text("""
     WHERE b.last_sequence > :after AND (p.bucket IS NULL OR p.bucket >= b.bucket)""").execution_options(**BINARY_RESULT)
 """Read the block that has the next batch with its payload, which is null if retention has deleted it."""
 
-UPSERT_OLDER_IMAGES: Final = """
-    INSERT INTO mirrorgate.row_images AS present (table_id, generation, row_key, sequence, image)
-    SELECT %(table_id)s, %(generation)s, row_key, sequence, image
-    FROM unnest(%(keys)b::bytea[], %(sequences)s::bigint[], %(images)b::bytea[]) AS new (row_key, sequence, image)
-    ON CONFLICT (table_id, generation, row_key)
-    DO UPDATE SET sequence = excluded.sequence, image = excluded.image WHERE present.sequence < excluded.sequence"""
+UPSERT_OLDER_IMAGES: Final = f"{UPSERT_ROW_IMAGES} WHERE row_images.sequence < excluded.sequence"
 """Store row images unless the key has one of the same or a newer batch."""
 
-DELETE_OLDER_IMAGES: Final = """
-    DELETE FROM mirrorgate.row_images
-    WHERE table_id = %(table_id)s AND generation = %(generation)s AND row_key = ANY(%(keys)b)
-      AND sequence <= %(last_sequence)s"""
+DELETE_OLDER_IMAGES: Final = f"{DELETE_ROW_IMAGES} AND sequence <= %(last_sequence)s"
 """Delete the row images of some keys, unless a newer batch wrote them."""
 
 SET_COMPLETE = sa.text("""

@@ -50,6 +50,7 @@ from app.staging.ledger.leases import LOCK_LEASE, check_epoch
 from app.staging.tables.events import COMPLETIONS, record_event
 from app.staging.tables.registry import (
     DELETE_SOURCES,
+    INSERT_SOURCE,
     find_table,
     find_table_by_id,
     find_table_id,
@@ -63,11 +64,6 @@ BEGIN_DROP = sa.text("""
     UPDATE mirrorgate.tables SET state = 'dropping', state_reason = NULL, drop_plan = CAST(:plan AS jsonb)
     WHERE table_id = :table_id""")
 """Set a table to dropping, and store what follows."""
-
-RESERVE_NAME = sa.text("""
-    INSERT INTO mirrorgate.table_sources (folded_source, table_id) VALUES (:folded_name, :table_id)
-    ON CONFLICT (folded_source) DO NOTHING""")
-"""Reserve the new name of a table that is being renamed."""
 
 END_EPOCH = sa.text("UPDATE mirrorgate.table_leases SET epoch = epoch + 1 WHERE table_id = :table_id")
 """End the epoch of a table's owner."""
@@ -136,8 +132,8 @@ def begin_drop(
         check_new_table_name(plan.new_name)
         lock_routing(connection)
         taken = plan.new_name.folded == table.name.folded or find_table_id(connection, plan.new_name) is not None
-        reserved = {**keys, "folded_name": plan.new_name.folded}
-        if taken or connection.execute(RESERVE_NAME, reserved).rowcount == 0:
+        reserved = {**keys, "folded_source": plan.new_name.folded}
+        if taken or connection.execute(INSERT_SOURCE, reserved).rowcount == 0:
             raise RejectedInput(Code.BAD_NAME, f"the name {plan.new_name} is taken")
     plan = replace(plan, stays_paused=table.state is TableState.PAUSED)
     connection.execute(BEGIN_DROP, {**keys, "plan": json.dumps(plan.to_json())})
