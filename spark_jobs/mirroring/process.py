@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -37,7 +37,7 @@ from app.observability.process_metrics import MetricsAddress
 from app.observability.resource_watch import ResourceWatch, raise_descriptor_limit
 from app.observability.telemetry import configure_logging, log_crashes
 from app.settings import Settings
-from app.staging.connection.database import disposed, open_engine
+from app.staging.connection.database import Engine, disposed, open_engine
 from app.staging.mirror import CONFIRM_SECONDS, store_reports
 from app.zone_settings import zone_address
 from mirrorgate.errors import Code, InvariantBroken, Misconfigured, RejectedInput
@@ -107,7 +107,7 @@ def reports_stored(
         yield
         return
     engine = open_engine(database_url, pool_size=1, application="mirrorgate mirror", silence_seconds=database_seconds)
-    store = _ReportStore(reports, lambda found: store_reports(engine, found)).store
+    store = _ReportStore(engine, reports).store
     keeper = PeriodicThread(
         "mirror-reports", _LOOK_SECONDS, store, waits_first=True, at_end=store, join_seconds=_JOIN_SECONDS
     )
@@ -115,18 +115,16 @@ def reports_stored(
         yield
 
 
+@dataclass
 class _ReportStore:
-    def __init__(
-        self, reports: Callable[[], Sequence[TableReport]], write: Callable[[Sequence[TableReport]], object]
-    ) -> None:
-        self._reports = reports
-        self._write = write
-        self._stored: dict[str, TableReport] = {}
-        self._confirmed_at = 0.0
+    engine: Engine
+    reports: Callable[[], Sequence[TableReport]]
+    _stored: dict[str, TableReport] = field(default_factory=dict)
+    _confirmed_at: float = 0.0
 
     def store(self) -> None:
         """Store what is new, and everything when that was last done some seconds ago."""
-        reports = self._reports()
+        reports = self.reports()
         now = time.monotonic()
         if now - self._confirmed_at >= CONFIRM_SECONDS:
             self._stored, self._confirmed_at = {}, now
@@ -134,7 +132,7 @@ class _ReportStore:
         if not changed:
             return
         try:
-            self._write(changed)
+            store_reports(self.engine, changed)
         except Exception as error:  # noqa: BLE001  # for example, Postgres fails over: the next round stores them
             REPORT_FAILURES.inc()
             failure = described(error)
