@@ -47,21 +47,20 @@ def compared_columns(
         raise RejectedInput(Code.UNKNOWN_COLUMN, f"the table has no column {unknown[0]!r}")
     wanted = names if chosen is None else {*chosen, *schema.key_columns}
     found = [column for column in schema.columns if column.name in wanted]
-    explicit = {*schema.key_columns, *(chosen or ())}
+    compared = []
     for column in found:
-        if column.type.name in INCOMPARABLE and column.name in explicit:
-            raise RejectedInput(
-                Code.NOT_COMPARABLE, f"column {column.name!r} is {column.type}, which databases write differently"
-            )
-        if column.name in masked and column.name in explicit:
-            raise RejectedInput(
-                Code.NOT_COMPARABLE, f"column {column.name!r} is masked or derived, so the source has other values"
-            )
-        if column.name in left and column.name in explicit:
-            detail = f"column {column.name!r} has left the source or is excluded, so rows do not have its values"
-            raise RejectedInput(Code.NOT_COMPARABLE, detail)
-    hidden = {*masked, *left}
-    return [column for column in found if column.type.name not in INCOMPARABLE and column.name not in hidden]
+        why = None
+        if column.type.name in INCOMPARABLE:
+            why = f"is {column.type}, which databases write differently"
+        elif column.name in masked:
+            why = "is masked or derived, so the source has other values"
+        elif column.name in left:
+            why = "has left the source or is excluded, so rows do not have its values"
+        if why is None:
+            compared.append(column)
+        elif chosen is not None or column.name in schema.key_set:
+            raise RejectedInput(Code.NOT_COMPARABLE, f"column {column.name!r} {why}")
+    return compared
 
 
 class CanonicalRows(NamedTuple):
