@@ -113,20 +113,16 @@ class FlatTable:
 
     def pairs(self, slot: int) -> Sequence[tuple[int, int]]:
         """Return the elements of a vector of structs of two signed 64-bit integers."""
-        position = self._position(slot)
-        if position is None:
-            return ()
-        start, length = self._vector(position, 2 * _WORD_BYTES)
-        words = np.frombuffer(self._content, "<i8", 2 * length, start).tolist()
+        words = self.longs(slot, 2)
         return [*zip(words[::2], words[1::2], strict=True)]
 
-    def longs(self, slot: int) -> Sequence[int]:
-        """Return the elements of a vector of signed 64-bit integers."""
+    def longs(self, slot: int, of_element: int = 1) -> list[int]:
+        """Return the signed 64-bit integers in a vector whose elements have so many each."""
         position = self._position(slot)
         if position is None:
-            return ()
-        start, length = self._vector(position, _WORD_BYTES)
-        words: list[int] = np.frombuffer(self._content, "<i8", length, start).tolist()
+            return []
+        start, length = self._vector(position, of_element * _WORD_BYTES)
+        words: list[int] = np.frombuffer(self._content, "<i8", of_element * length, start).tolist()
         return words
 
     def _scalar(self, form: struct.Struct, slot: int, default: int) -> int:
