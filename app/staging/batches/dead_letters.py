@@ -126,15 +126,6 @@ PURGE_LETTERS = sa.text("""
 
 
 @dataclass(frozen=True, slots=True)
-class LockedLetter:
-    """The facts of a locked dead letter that a replay depends on."""
-
-    table_id: TableId
-    generation: Generation
-    state: LetterState
-
-
-@dataclass(frozen=True, slots=True)
 class LetterFilter:
     """The dead letters to list: of these tables, in this state, with this code among their errors; None matches any."""
 
@@ -273,8 +264,8 @@ class DeadLetterTransaction:
     requests: Sequence[StagingRequest]
     _waiting: dict[TableId, tuple[int, int]] = field(default_factory=dict)
     """Waiting dead letters per table, and their bytes, including those that this transaction adds."""
-    _locked: dict[int, LockedLetter] = field(default_factory=dict)
-    """The dead letters that requests replay, without those that this transaction has settled."""
+    _locked: dict[int, sa.Row[Any]] = field(default_factory=dict)
+    """The table, generation and state of the dead letters that requests replay, without those that are settled here."""
     _new: list[tuple[TableLetters, RequestIdentity | None]] = field(default_factory=list)
     replayed: list[Replayed] = field(default_factory=list)
 
@@ -284,8 +275,8 @@ class DeadLetterTransaction:
             rows = connection.execute(SELECT_WAITING, {"table_ids": list(tables)})
             self._waiting = {TableId(row.table_id): (row.letters, row.bytes) for row in rows}
         if letter_ids := {request.replay.letter_id for request in self.requests if request.replay}:
-            for row in connection.execute(LOCK_LETTERS, {"letter_ids": sorted(letter_ids)}):
-                self._locked[row.letter_id] = LockedLetter(row.table_id, row.generation, LetterState(row.state))
+            rows = connection.execute(LOCK_LETTERS, {"letter_ids": sorted(letter_ids)})
+            self._locked |= {row.letter_id: row for row in rows}
 
     def check(self, request: StagingRequest) -> None:
         """Raise RejectedInput `dead_letters_full`, `dead_letter_settled` or `generation_mismatch` if due."""
@@ -318,7 +309,7 @@ class DeadLetterTransaction:
     def _check_replay(self, request: StagingRequest, replay: LetterReplay) -> None:
         """Require that the dead letter still waits, and that the batch is of its table and generation."""
         letter = self._locked.get(replay.letter_id)
-        if letter is None or letter.state is not LetterState.WAITING:
+        if letter is None or letter.state != LetterState.WAITING:
             raise settled_letter(replay.letter_id)
         table = request.batches[0].table
         if (letter.table_id, letter.generation) != (table.table_id, table.generation):
