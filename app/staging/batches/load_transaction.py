@@ -13,7 +13,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from app.domain.loads import LoadId, LoadSession, LoadState, LoadStep, check_step
-from app.domain.model.table import BatchSequence, Generation, Table, TableId
+from app.domain.model.table import BatchSequence, Table, TableId
 from app.domain.rows.image_overlay import ImageOverlay, Layer
 from app.domain.rows.landing_rows import (
     LandingRows,
@@ -228,21 +228,10 @@ class LoadTransaction:
 def find_loads(connection: sa.Connection, load_ids: Iterable[LoadId]) -> list[LoadSession]:
     """Return the load sessions with these ids, in no order."""
     rows = driver_rows(connection, SELECT_LOADS, {"load_ids": text_array_literal([*load_ids])})
-    return [_load(*row) for row in rows]
-
-
-def _load(
-    load_id: str, table_id: int, generation: int, mode: str, state: str, begin_sequence: int, *facts: Any
-) -> LoadSession:
-    return LoadSession(
-        LoadId(load_id),
-        TableId(table_id),
-        Generation(generation),
-        LoadMode(mode),
-        LoadState(state),
-        BatchSequence(begin_sequence),
-        *facts,
-    )
+    return [
+        LoadSession(load_id, table_id, generation, LoadMode(mode), LoadState(state), *facts)
+        for load_id, table_id, generation, mode, state, *facts in rows
+    ]
 
 
 def _keys(connection: sa.Connection, statement: str, load: LoadSession, keys: Collection[bytes]) -> set[bytes]:
