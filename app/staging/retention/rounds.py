@@ -20,7 +20,7 @@ import sqlalchemy as sa
 import structlog
 
 from app.domain.access.sign_in import MAX_IDLE_SECONDS
-from app.domain.model.table import Generation, TableId
+from app.domain.model.table import Generation, TableId, TableLife
 from app.staging.access.api_keys import PURGE_FORMER_SECRETS
 from app.staging.access.audit_events import PURGE_AUDIT
 from app.staging.access.console_sessions import PURGE_SESSIONS
@@ -181,9 +181,10 @@ def purge(connection: sa.Connection, statement: sa.TextClause, *, older_than_sec
     return connection.execute(statement, {"seconds": older_than_seconds, "limit": limit}).rowcount
 
 
-def generations_with_old_blocks(connection: sa.Connection) -> list[tuple[TableId, Generation]]:
-    """Return the generations whose oldest block has lost its payload with its partition."""
-    return [(TableId(row.table_id), Generation(row.generation)) for row in connection.execute(SELECT_WITH_BLOCKS)]
+def generations_of(connection: sa.Connection, statement: sa.TextClause, **parameters: float) -> list[TableLife]:
+    """Return the generations that a statement lists."""
+    rows = connection.execute(statement, parameters)
+    return [(TableId(row.table_id), Generation(row.generation)) for row in rows]
 
 
 def purge_blocks(connection: sa.Connection, table_id: TableId, generation: Generation, *, limit: int) -> int:
@@ -194,12 +195,6 @@ def purge_blocks(connection: sa.Connection, table_id: TableId, generation: Gener
     """
     keys = {"table_id": table_id, "generation": generation, "limit": limit}
     return int(connection.execute(PURGE_BLOCKS, keys).scalar_one())
-
-
-def generations_with_old_files(connection: sa.Connection, keep_seconds: float) -> list[tuple[TableId, Generation]]:
-    """Return the generations whose oldest landing file is older than `keep_seconds` and whose blocks are purged."""
-    rows = connection.execute(SELECT_WITH_FILES, {"keep_seconds": keep_seconds})
-    return [(TableId(row.table_id), Generation(row.generation)) for row in rows]
 
 
 def purge_files(
@@ -356,12 +351,12 @@ class _Round:
     def _purge_history(self) -> None:
         keep, limit = self._limits.keep_seconds, self._limits.chunk_rows
         with self._engine.begin() as connection:
-            with_blocks = generations_with_old_blocks(connection)
+            with_blocks = generations_of(connection, SELECT_WITH_BLOCKS)
         for table_id, generation in with_blocks:
             blocks = partial(purge_blocks, table_id=table_id, generation=generation, limit=limit)
             self._report.purged_blocks += self._repeat(blocks)
         with self._engine.begin() as connection:
-            with_files = generations_with_old_files(connection, keep)
+            with_files = generations_of(connection, SELECT_WITH_FILES, keep_seconds=keep)
         for table_id, generation in with_files:
             files = partial(purge_files, table_id=table_id, generation=generation, keep_seconds=keep, limit=limit)
             self._report.purged_files += self._repeat(files)
