@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from app.domain.arrow import decode_payload, payload_digest
 from app.domain.model.landing_file import BatchRange, BuiltFile, PlannedFile
 from app.domain.model.table import Epoch
-from app.domain.publication import described
+from app.domain.publication import Failure, described
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.parquet_file import FileLayout, read_identity, write_parquet
 from app.landing.publish import Scratch
@@ -73,13 +73,8 @@ class BuildOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class BuildFailure:
-    """A file that could not be built, with the error's code, detail and remedy."""
-
-    order: BuildOrder
-    code: Code
-    detail: str
-    remedy: str
+class BuildFailure(Failure):
+    """The failure to build a file."""
 
     def error(self) -> InvariantBroken:
         """Return the failure as an exception."""
@@ -167,7 +162,7 @@ def attempt_build(config: BuildConfig, order: BuildOrder) -> BuildResult:
     except Exception as error:  # noqa: BLE001  # a task returns a result for each of its files
         failure = described(error)
         code = Code.BUILD_FAILED if failure.code is Code.INTERNAL else failure.code
-        return BuildFailure(order, code, failure.detail, failure.remedy)
+        return BuildFailure(code, failure.detail, failure.remedy)
 
 
 def build_file(config: BuildConfig, order: BuildOrder, *, attempt: str) -> BuiltFile:
