@@ -60,7 +60,6 @@ class MirroredDatabase:
     workspace_id: str
     tables_path: str | None = None
     default_schema: str | None = None
-    sql_endpoint: str | None = None
     sql_provisioning: str | None = None
     sql_endpoint_id: str | None = None
 
@@ -117,7 +116,6 @@ def parse_database(entry: Mapping[str, object]) -> MirroredDatabase:
         workspace_id=str(entry.get("workspaceId") or ""),
         tables_path=_text(properties.get("oneLakeTablesPath")),
         default_schema=_text(properties.get("defaultSchema")),
-        sql_endpoint=_text(endpoint.get("connectionString")),
         sql_provisioning=_text(endpoint.get("provisioningStatus")),
         sql_endpoint_id=_text(endpoint.get("id")),
     )
