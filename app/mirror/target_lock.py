@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 import structlog
 from deltalake.exceptions import DeltaError
@@ -34,12 +34,8 @@ _STORE_CHECK_SECONDS: Final = 20.0
 """Seconds between a running mirror's checks that its object store answers."""
 
 
-class HeldTarget(Protocol):
-    """A target that this process writes to."""
-
-    def check(self) -> None:
-        """Raise TemporarilyUnavailable `mirror_away` while the target is not there."""
-        ...
+HeldTarget: TypeAlias = "_AnsweringStore | _FolderLock"
+"""A target that this process writes to."""
 
 
 @contextmanager
