@@ -262,7 +262,7 @@ def seconds_of(time: SourceTime) -> float | None:
     """Return a time of the source as seconds since 1970, as `source_times` reads it; None if it is none."""
     if isinstance(time, str):
         text = time.strip()
-        if not text.lstrip("-").isdecimal():
+        if not text.removeprefix("-").isdecimal():
             try:
                 read = datetime.fromisoformat(text)
             except ValueError:
