@@ -149,7 +149,7 @@ GRAMMARS: Final[Mapping[Dialect, Grammar]] = {
         whole="{0}",
         md5="md5(convert_to({0}, 'UTF8'))",
         checksum="('x' || substr({0}, 1, 8))::bit(32)::bigint",
-        null_text=_NULL_LITERAL,
+        null_text=rf"E'\{NULL_TEXT}'",
         session="SET TIME ZONE 'UTC'",
     ),
     Dialect.MYSQL: Grammar(

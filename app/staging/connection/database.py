@@ -392,6 +392,7 @@ def session_settings() -> dict[str, str]:
         "idle_in_transaction_session_timeout": str(_TRANSACTION_MILLISECONDS),
         "TimeZone": "UTC",
         "DateStyle": "ISO, MDY",
+        "extra_float_digits": "1",
         "client_encoding": "UTF8",
         "default_transaction_isolation": "read committed",
     }

@@ -42,12 +42,12 @@ def queries(dialect: Dialect, relation: str = "s.orders", *, is_table: bool = Tr
 
 HASHES = {
     Dialect.POSTGRESQL: (
-        "SELECT COALESCE(to_char(\"day\", 'YYYY-MM-DD'), '\\N') || chr(31) || COALESCE((n + 1)::text, '\\N')"
+        "SELECT COALESCE(to_char(\"day\", 'YYYY-MM-DD'), E'\\\\N') || chr(31) || COALESCE((n + 1)::text, E'\\\\N')"
         " AS key_text,"
-        " md5(convert_to(COALESCE(to_char(\"day\", 'YYYY-MM-DD'), '\\N') || chr(31)"
-        " || COALESCE((n + 1)::text, '\\N'), 'UTF8')) AS k,"
-        " md5(convert_to(COALESCE((n + 1)::text, '\\N') || chr(31)"
-        " || COALESCE(to_char(\"day\", 'YYYY-MM-DD'), '\\N'), 'UTF8')) AS r"
+        " md5(convert_to(COALESCE(to_char(\"day\", 'YYYY-MM-DD'), E'\\\\N') || chr(31)"
+        " || COALESCE((n + 1)::text, E'\\\\N'), 'UTF8')) AS k,"
+        " md5(convert_to(COALESCE((n + 1)::text, E'\\\\N') || chr(31)"
+        " || COALESCE(to_char(\"day\", 'YYYY-MM-DD'), E'\\\\N'), 'UTF8')) AS r"
         ' FROM "s"."orders" source'
     ),
     Dialect.MYSQL: (

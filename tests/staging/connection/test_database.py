@@ -16,7 +16,7 @@ from app.staging.connection.database import (
     read_snapshot,
     translated_errors,
 )
-from app.staging.connection.schema_revision import migrate, require_migrated
+from app.staging.connection.schema_revision import database_facts, migrate, require_migrated
 from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
 from tests.support.postgres import sql
 from tests.support.postgres.databases import create_database, database_in
@@ -101,6 +101,7 @@ def test_a_session_has_its_own_settings_whatever_role_and_database_have(postgres
     url = create_database(postgres.url, "settings")
     wanted = {"DateStyle": "ISO, MDY", "client_encoding": "UTF8", "default_transaction_isolation": "read committed"}
     others = {"DateStyle": "German", "client_encoding": "LATIN1", "default_transaction_isolation": "serializable"}
+    wanted["extra_float_digits"], others["extra_float_digits"] = "1", "-10"
     with psycopg.connect(url, autocommit=True) as owner:
         for name, value in others.items():
             owner.execute(f"ALTER DATABASE settings SET {name} = '{value}'".encode())
@@ -108,6 +109,7 @@ def test_a_session_has_its_own_settings_whatever_role_and_database_have(postgres
     engine = open_engine(url)
     holds = {name: sql.value(engine, f"SELECT setting FROM pg_settings WHERE name = '{name}'") for name in wanted}
     assert holds == wanted
+    assert abs(database_facts(engine).clock_behind_seconds) < 1
     engine.dispose()
 
 
