@@ -126,6 +126,9 @@ def test_a_rejection_names_the_message_in_the_file_and_the_rest_can_be_sent_afte
 
     assert send(mended, *options, "--from-message", 10).status == 0
     assert staged(gateway.engine, "t") == [(key, "x" * 50) for key in range(25)]
+    for beyond in (25, 99):
+        ended = send(mended, *options, "--from-message", beyond)
+        assert (ended.status, f"the file holds no message after the first {beyond}" in ended.errors) == (1, True)
 
 
 def test_a_rejected_csv_record_is_named_by_its_line_in_the_file(gateway: Gateway, send: Send) -> None:

@@ -84,17 +84,22 @@ class Sender:
 
         Raises SendFailed. What `progress` counts by then remains accepted.
         """
-        self.progress.begin(skip if mark is None else mark.next_message or 0)
+        start = skip if mark is None else mark.next_message or 0
+        self.progress.begin(start)
         chunks = self.cutter.chunks(blocks, limits, skip, mark)
         try:
             for (chunk, content), is_last in (
                 with_lookahead(chunks) if self.position_of is not None else ((chunk, False) for chunk in chunks)
             ):
                 self._send(chunk, content, is_last=is_last)
-            if not self.progress.next_message and not may_be_empty:
-                raise RejectedInput(Code.EMPTY_REQUEST, "the file holds no message")
         except RejectedInput as error:
             raise SendFailed(error, error.detail, remedy=self._and_resume(error.remedy), errors=[]) from error
+        if self.progress.next_message == start and not may_be_empty:
+            detail, remedy = "the file holds no message", Code.EMPTY_REQUEST.remedy
+            if start:
+                detail += f" after the first {start:,}"
+                remedy = "If they were accepted, nothing is left to send."
+            raise SendFailed(RejectedInput(Code.EMPTY_REQUEST, detail), detail, remedy=remedy, errors=[])
         self.progress.files += 1
 
     def _send(self, chunk: Chunk, content: str, *, is_last: bool) -> None:
