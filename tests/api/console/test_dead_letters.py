@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import unescape
 from typing import Any
 
 import pytest
@@ -109,7 +110,11 @@ def test_a_letter_is_corrected_and_replayed_and_a_rejected_correction_is_kept_in
     assert "&lt;/textarea&gt;&lt;b&gt;" in wrong.text
     fixed = gateway.get(f"/v1/tables/shop.items/dead-letters/{letter}").json()
     fixed["after"]["n"] = "7"
-    done = browser.submit(f"{PATH}/{letter}/replay", message=str(fixed).replace("'", '"').replace("None", "null"))
+    correction = str(fixed).replace("'", '"').replace("None", "null")
+    with full_disk_at(gateway.engine, letter):
+        refused = browser.submit(f"{PATH}/{letter}/replay", message=correction)
+    assert (refused.status_code, correction in unescape(refused.text)) == (503, True)
+    done = browser.submit(f"{PATH}/{letter}/replay", message=correction)
     assert (done.status_code, done.url.path) == (200, f"{PATH}/{letter}")
     assert "Done: the dead letter is replayed" in done.text
     assert "corrected" in done.text

@@ -391,7 +391,7 @@ _ACTS: Final = (
         "Cancel the backfill",
         "The backfill is cancelled.",
         "What it has written remains. The next one continues there.",
-        lambda sent: sent.operation.cancel_backfill(),
+        lambda sent: (last := sent.operation.cancel_backfill().backfill) is not None and last.state == "cancelled",
         states=frozenset(TableState),
         fits=lambda _, backfill: backfill is not None and backfill.state is BackfillState.RUNNING,
     ),

@@ -171,7 +171,7 @@ async def replay(letter_id: _LetterId, user: ConsoleUser, form: ConsoleForm) -> 
         correction = None if is_same else typed.encode()
     try:
         await replay_one(user.gateway, seen.name, letter_id, principal, correction)
-    except RejectedInput as error:
+    except (RejectedInput, TemporarilyUnavailable) as error:
         failure = user.rejected(error)
         return await asyncio.to_thread(
             _letter_page,

@@ -98,6 +98,15 @@ def test_no_backfill_is_announced_if_the_row_images_are_complete(gateway: Gatewa
     assert ("Row images" in page, "A drain will backfill" in page) == (True, False)
 
 
+def test_a_backfill_that_has_ended_is_not_cancelled(browser: Browser, api_engine: sa.Engine, load: str) -> None:
+    table = current(api_engine, "sales.prices")
+    assert "is cancelled" not in browser.submit(f"{PRICES}/backfill/cancel", generation="1").text
+    sql.call(api_engine, begin_backfill, table, None, 5_000, BatchSequence(9))
+    sql.call(api_engine, end_backfill, table, BackfillState.DONE)
+    page = browser.submit(f"{PRICES}/backfill/cancel", generation="1").text
+    assert (">done<" in page, "is cancelled" in page) == (True, False)
+
+
 def test_a_load_is_aborted_after_a_page_that_says_what_stays(sign_in: SignIn, gateway: Gateway, load: str) -> None:
     sender = sign_in("read", "ingest", tables=["sales.*"])
     asked = sender.page(f"{PRICES}/loads/{load}/abort")
