@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from mirrorgate.cli.send import check_readable
 from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
 from mirrorgate.folder import FolderStore, ObjectGone
+from mirrorgate.object_store import open_store
+from mirrorgate.send.job import given_files
 from tests.api.objects.bridging import write
 
 
@@ -47,3 +50,13 @@ def test_what_is_gone_is_told_apart(tmp_path: Path) -> None:
     folder.rmdir()
     with pytest.raises(TemporarilyUnavailable, match="cannot be read: No such file or directory"):
         list(store.objects())
+
+
+def test_a_folder_may_be_given_as_an_address(tmp_path: Path) -> None:
+    (tmp_path / "a b#c?").mkdir()
+    (tmp_path / "a b#c?" / "1.json").touch()
+    address = (tmp_path / "a b#c?").as_uri()
+    assert [found.key for found in open_store(address, {}).objects()] == ["1.json"]
+    for file in (address, f"{address}/1.json"):
+        check_readable(file)
+        assert [one.found.key for one in given_files([file], {})] == [f"{tmp_path}/a b#c?/1.json"]

@@ -32,8 +32,8 @@ class StorageAddress:
         parts = split_address(url)
         if parts.scheme not in ("abfss", "https"):
             raise _unsupported(f"its scheme is {parts.scheme}, not abfss or https")
-        if parts.query or parts.fragment or parts.password is not None:
-            raise _unsupported("it has a query, a fragment or a password; credentials belong in the environment")
+        if parts.query or parts.fragment or parts.password is not None or re.search(r":(?!443$)\d*$", parts.netloc):
+            raise _unsupported("it has a query, fragment, password or port: set MIRRORGATE_STORAGE_ENDPOINT or AZURE_…")
         if ".dfs." not in f".{parts.hostname or ''}":
             raise _unsupported("its host is not that of a DFS service")
         path = [unquote(part) for part in parts.path.split("/") if part]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from mirrorgate.errors import Code, Misconfigured, RejectedInput
 from mirrorgate.folder import FolderStore, Found
@@ -55,7 +55,7 @@ def open_store(url: str, options: Mapping[str, str]) -> ObjectStore:
         remedy = "Write s3://…, gs://…, abfss://…, az://… or a folder."
         raise Misconfigured(Code.BAD_SETTING, f"{url.partition('?')[0]} has an unknown scheme", remedy=remedy)
     if is_folder(url):
-        return FolderStore(Path(urlsplit(url).path if scheme else url).expanduser().resolve())
+        return FolderStore(Path(folder_path(url)).expanduser().resolve())
     try:
         from mirrorgate.bucket import BucketStore
     except ModuleNotFoundError as error:
@@ -73,6 +73,11 @@ def scheme_of(url: str) -> str:
 def is_folder(url: str) -> bool:
     """Return whether an address is a folder of this machine."""
     return scheme_of(url) in _FOLDERS
+
+
+def folder_path(address: str) -> str:
+    """Return the path in a `file://` address of this machine, decoded; a path as it is."""
+    return unquote(urlsplit(address).path) if scheme_of(address) else address
 
 
 def shows_growing_objects(url: str) -> bool:

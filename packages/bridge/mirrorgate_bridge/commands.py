@@ -163,7 +163,7 @@ def _of_url(url: str, name: str, gateway_url: str, given: _Simple) -> "ObjectsSe
     from pydantic import ValidationError
 
     from mirrorgate.file_paths import PathTemplate
-    from mirrorgate.object_store import is_folder
+    from mirrorgate.object_store import folder_path, is_folder
     from mirrorgate_bridge.objects.settings import ObjectFormat, ObjectsSettings, SourceSettings
     from mirrorgate_bridge.settings_file import GatewaySettings
 
@@ -179,7 +179,7 @@ def _of_url(url: str, name: str, gateway_url: str, given: _Simple) -> "ObjectsSe
     except Misconfigured as error:
         raise typer.BadParameter(f"{error.detail}. {error.remedy}") from error
     if is_folder(url):
-        url = str(Path(url.removeprefix("file://")).expanduser().resolve())  # the same name from any folder
+        url = str(Path(folder_path(url)).expanduser().resolve())  # the same name from any folder
     gateway = GatewaySettings.model_construct(url=gateway_url)  # the client is open, with its key
     poll = 1.0 if is_folder(url) else 10.0
     try:

@@ -42,7 +42,7 @@ GUIDS = StorageAddress(ONELAKE, WORKSPACE[0], f"{ITEM[0]}/Files/LandingZone")
             StorageAddress("account.dfs.core.windows.net", "container", "some/path"),
         ),
         (
-            "https://account.dfs.core.usgovcloudapi.net/container/path",
+            "https://account.dfs.core.usgovcloudapi.net:443/container/path",
             StorageAddress("account.dfs.core.usgovcloudapi.net", "container", "path"),
         ),
     ],
@@ -60,6 +60,7 @@ def test_an_address_names_host_workspace_and_folder(url: str, address: StorageAd
         ("abfss://c@account.blob.core.windows.net/path", "host"),
         ("abfss://c@account.dfs.core.windows.net/path?sv=2021-08-06&sig=secret", "query"),
         ("abfss://c:secret@account.dfs.core.windows.net/path", "password"),
+        ("abfss://c@account.dfs.core.windows.net:444/path", "MIRRORGATE_STORAGE_ENDPOINT"),
         ("https://c@account.dfs.core.windows.net/c/path", "names the workspace or container in its path"),
         ("abfss://account.dfs.core.windows.net/path", "no folder"),
         ("abfss://c@account.dfs.core.windows.net", "no folder"),

@@ -18,6 +18,7 @@ from mirrorgate.cli.console import ERRORS, INTERRUPTED, OUTPUT, print_json, say
 from mirrorgate.cli.grid import Grid
 from mirrorgate.cli.options import AsJson, Connection, named_values, with_connection
 from mirrorgate.errors import MirrorgateError
+from mirrorgate.object_store import folder_path, is_folder
 from mirrorgate.parameters import CsvMode, LoadMode, RowOperation
 from mirrorgate.process_memory import keep_freed_memory
 from mirrorgate.source import Source, SourceFormat, format_of
@@ -156,9 +157,9 @@ def other_parameters(texts: Sequence[str]) -> dict[str, str]:
 
 def check_readable(source: str) -> None:
     """Raise BadParameter for a file or folder of this machine that cannot be read."""
-    source = source.removeprefix("file://")
-    if source != "-" and "://" not in source and not os.access(source, os.R_OK):
-        reason = "Permission denied" if Path(source).exists() else "No such file or directory"
+    path = folder_path(source)
+    if source != "-" and is_folder(source) and not os.access(path, os.R_OK):
+        reason = "Permission denied" if Path(path).exists() else "No such file or directory"
         raise typer.BadParameter(f"{source} cannot be read: {reason}")
 
 

@@ -28,7 +28,7 @@ from mirrorgate.file_paths import FileNames, name_of
 from mirrorgate.folder import FileBlocks, FolderStore, Found, ObjectGone
 from mirrorgate.http import GatewayClient, RejectedByGateway
 from mirrorgate.loads import Load, Mode, TableRegistration
-from mirrorgate.object_store import ObjectStore, is_folder, open_store, without_folders
+from mirrorgate.object_store import ObjectStore, folder_path, is_folder, open_store, without_folders
 from mirrorgate.parameters import table_path
 from mirrorgate.producer import ChangeRequest, NumberedRequests, Patience, opened_numbers
 from mirrorgate.send.progress import Progress, ProgressDisplay
@@ -323,10 +323,12 @@ def given_files(sources: Sequence[str], options: Mapping[str, str]) -> list[Give
     TemporarilyUnavailable for a folder or store that cannot be read.
     """
     files: list[GivenFile] = []
-    for source in (source.removeprefix("file://") for source in sources):
+    for source in sources:
         if not is_folder(source):
             files += _objects(source, options)
-        elif source != STANDARD_INPUT and Path(source).is_dir():
+            continue
+        source = folder_path(source)
+        if source != STANDARD_INPUT and Path(source).is_dir():
             files += _below(FolderStore(Path(source)), f"{source.rstrip('/')}/", f"{Path(source).resolve()}/")
         elif source != STANDARD_INPUT and Path(source).is_file():
             path = Path(source).resolve()
