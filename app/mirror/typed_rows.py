@@ -129,9 +129,9 @@ def readable(table: PublishedTable) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise RejectedInput(
-            Code.UNKNOWN_VERSION, f"a vacuum has removed data files of this version of {table}"
-        ) from error
+        detail = f"a data file of this version of {table} is gone: a vacuum has removed it, or it was lost"
+        remedy = "Choose a newer version. If it is the newest, stop the mirror, delete the Delta table, and start it."
+        raise RejectedInput(Code.UNKNOWN_VERSION, detail, remedy=remedy) from error
     except (DeltaError, OSError, pa.ArrowException) as error:
         raise TemporarilyUnavailable(
             Code.MIRROR_AWAY, f"the Delta table of {table} cannot be read now ({type(error).__name__})"

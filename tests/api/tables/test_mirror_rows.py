@@ -111,6 +111,10 @@ def test_a_version_whose_files_were_vacuumed_is_404_unknown_version(mirrored: Ga
     DeltaTable(str(path)).vacuum(0, dry_run=False, enforce_retention_duration=False)
     problem(mirrored.get(PATH, params={"version": 0}), 404, "unknown_version")
     assert keys(read(mirrored)) == [2]
+    for file in path.glob("*.parquet"):
+        file.unlink()
+    told = problem(mirrored.get(PATH), 404, "unknown_version")
+    assert ("or it was lost" in told["detail"], "delete the Delta table" in told["remedy"]) == (True, True)
 
 
 def test_a_table_without_a_delta_table_is_404_not_mirrored(mirrored: Gateway) -> None:

@@ -759,7 +759,7 @@ class Code(StrEnum):
     )
     LANDING_FILE_UNREADABLE = Kind.BROKEN.code(
         "A data file of the landing zone cannot be read: it is empty, incomplete or damaged, or its markers are wrong.",
-        "Put a valid file under the same name. The mirror then continues with it.",
+        "Put a valid file under the same name, a gateway's with `mirrorgate tables repair`. The mirror then continues.",
     )
     LANDING_METADATA_UNREADABLE = Kind.BROKEN.code(
         "The `_metadata.json` of a table folder is missing or cannot be read.",
@@ -767,7 +767,9 @@ class Code(StrEnum):
     )
     LANDING_FILE_GAP = Kind.BROKEN.code(
         "A file number is missing in the landing zone, so the files after it wait.",
-        "Publish the missing file. If it is lost, drop the table folder, recreate it and load the table again.",
+        "Publish the missing file. If it is lost, or the target lost a table whose files Fabric has purged, land the "
+        "table again with `mirrorgate tables rebuild` or `recreate`. Of another publisher, drop the folder, recreate "
+        "it and load the table again.",
     )
     LANDING_ORDER_UNSUPPORTED = Kind.BROKEN.code(
         "The files of a table have no order that the mirror can rely on: their names are not numbers, or they are "
