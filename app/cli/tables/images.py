@@ -209,6 +209,7 @@ def _say_result(result: dict[str, Any]) -> None:
 def backfill_images(
     connection: Connection,
     table: TableName,
+    generation: GenerationOrAll = None,
     cancel: Annotated[bool, typer.Option("--cancel", help="Stop the backfill. Another run continues it.")] = False,
     wait: Annotated[
         bool, typer.Option(help="Wait until the drain has finished. Ctrl-C stops waiting, not the backfill.")
@@ -228,7 +229,7 @@ def backfill_images(
     """
     with connection.client() as client:
         address = table_path(table)
-        generation = client.get(address)["generation"]
+        generation = generation or int(client.get(address)["generation"])
         if cancel:
             status = client.delete(f"{address}/row-images/backfill", generation=generation)
         else:

@@ -97,6 +97,7 @@ def test_the_command_asks_a_drain_and_waits_for_the_end(
     late: Gateway, api_engine: sa.Engine, terminal: Terminal
 ) -> None:
     command = ("tables", "backfill-images", "orders")
+    assert "error generation_mismatch: " in terminal.run(*command, "--generation", 2).errors
     asked = terminal.run(*command, "--no-wait")
     assert (asked.status, "orders: running, 0 of 1 rows" in asked.output) == (0, True)
     assert "orders: cancelled, 0 of 1 rows" in terminal.run(*command, "--cancel").output
