@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, Self
 from urllib.parse import quote
 
-from mirrorgate.errors import Code, MirrorgateError, Misconfigured
+from mirrorgate.errors import Code, MirrorgateError, Misconfigured, RejectedInput
 from mirrorgate.http import GatewayClient, RejectedByGateway
 from mirrorgate.retrying import Answer, OnWait, call_with_retries
 
@@ -32,6 +32,12 @@ class ChangeRequest:
     content_type: str = "application/x-ndjson"
     position: str | None = None
     """Up to 256 visible ASCII characters and blanks between them; None leaves the stored position unchanged."""
+
+    def __post_init__(self) -> None:
+        """Raise RejectedInput `bad_request` for a dry run: its number or position would count as durable."""
+        if "dry_run" in self.parameters:
+            remedy = "Post the message with `GatewayClient.post_changes`, or try it in the console."
+            raise RejectedInput(Code.BAD_REQUEST, "a sender makes no dry run", remedy=remedy)
 
 
 class ProducerConflict(MirrorgateError):
@@ -143,6 +149,11 @@ class Patience:
     """Once it is set, the next wait raises Stopped."""
     on_wait: OnWait = lambda _, __: None
     """Called before each wait, with its seconds and the reason."""
+
+    def __post_init__(self) -> None:
+        """Raise RejectedInput `bad_request` for a negative time, and for NaN, which would never be over."""
+        if self.give_up_after is not None and not self.give_up_after >= 0:
+            raise RejectedInput(Code.BAD_REQUEST, "give_up_after must be a number of seconds, or None for no end")
 
     def call(self, call: Callable[[], Answer]) -> Answer:
         """Return the answer of an idempotent call. Raises its last error, or Stopped."""

@@ -77,6 +77,8 @@ def wait_until(
     `fabric_not_watched` at once if the gateway cannot know the stage, NotReached after `timeout` seconds with what
     stops it, RejectedInput `generation_mismatch` if the table is recreated meanwhile, and RejectedByGateway.
     """
+    if not timeout >= 0:  # NaN would never be over
+        raise RejectedInput(Code.BAD_REQUEST, "timeout must be a number of seconds")
     patience = patience or Patience(0.0)
     began = moved = time.monotonic()
     answer = _asked(client, table, patience)

@@ -17,7 +17,7 @@ from app.api.routes import probes as probe_routes
 from app.domain.model.table import DropAction, DropPlan
 from app.staging.ledger.leases import give_up_lease, renew_lease
 from mirrorgate import GatewayClient, Stopped
-from mirrorgate.errors import Code, Misconfigured
+from mirrorgate.errors import Code, Misconfigured, RejectedInput
 from mirrorgate.parameters import Stage
 from mirrorgate.producer import Patience
 from mirrorgate.stages import NotReached, Obstacle, wait_until
@@ -263,7 +263,9 @@ def test_what_stops_the_rows_is_named_with_its_remedy(
     assert remedy in raised.value.remedy
 
 
-def test_a_wait_that_is_stopped_ends(way: Way) -> None:
+def test_a_wait_that_is_stopped_ends_and_one_without_end_is_rejected(way: Way) -> None:
+    with pytest.raises(RejectedInput, match="timeout must be a number of seconds"):
+        wait_until(way.client, TABLE, Stage.PUBLISHED, timeout=float("nan"))
     way.send(1)
     stop = threading.Event()
     stop.set()

@@ -1,5 +1,8 @@
 """What a writer decides: each row leaves the queue once and in order, whatever the gateway answers."""
 
+from collections.abc import Callable
+from functools import partial
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -8,7 +11,7 @@ from hypothesis import strategies as st
 
 from mirrorgate.errors import Code, RejectedInput
 from mirrorgate.http import RejectedByGateway
-from mirrorgate.producer import ChangeRequest
+from mirrorgate.producer import ChangeRequest, Patience
 from mirrorgate.writer.core import ROW_OVERHEAD_BYTES, Accepted, BufferLimits, Receipt, RowsRejected, WriterCore
 
 
@@ -157,7 +160,17 @@ def test_a_row_that_is_too_large_alone_is_rejected_by_its_handle() -> None:
     assert stopped.value.rows[0].handle == "large"
 
 
-@pytest.mark.parametrize("limits", [{"request_bytes": 0}, {"request_rows": 0}, {"buffer_bytes": 0}, {"max_age": -1}])
-def test_a_limit_that_lets_nothing_pass_is_rejected(limits: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: BufferLimits(request_bytes=0),
+        lambda: BufferLimits(request_rows=0),
+        lambda: BufferLimits(buffer_bytes=0),
+        *(partial(BufferLimits, max_age=age) for age in (-1, nan, inf)),
+        *(partial(Patience, seconds) for seconds in (-1, nan)),
+        lambda: WriterCore("rows", {"table": "t", "dry_run": "true"}, BufferLimits(), hands_over=False),
+    ],
+)
+def test_what_a_writer_cannot_carry_out_is_rejected(make: Callable[[], object]) -> None:
     with pytest.raises(RejectedInput, match=Code.BAD_REQUEST):
-        BufferLimits(**limits)
+        make()

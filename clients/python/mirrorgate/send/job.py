@@ -259,7 +259,7 @@ class SendJob:
         return Sender(
             display.deferring_interrupts(self.source.poster(client, self._added)),
             self.source.cutter(self._prepare),
-            self.give_up_after,
+            self._patience.give_up_after,
             time.sleep,
             display.show_accepted,
             display.show_retry,

@@ -59,7 +59,7 @@ class Sender:
 
     post: Post
     cutter: Cutter
-    give_up_after: float
+    give_up_after: float | None
     """Seconds to retry a request that the gateway cannot accept yet."""
     pause: Pause
     on_accepted: Callable[[Progress], None] = lambda _: None

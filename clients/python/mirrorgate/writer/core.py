@@ -7,8 +7,9 @@ caller as rejected.
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
+from threading import TIMEOUT_MAX
 from typing import Any, Final, TypeAlias
 
 from mirrorgate.errors import Code, MirrorgateError, RejectedInput
@@ -124,7 +125,7 @@ _TOO_LARGE: Final = frozenset({Code.BODY_TOO_LARGE, Code.TOO_MANY_MESSAGES, Code
 
 @dataclass(frozen=True, slots=True)
 class BufferLimits:
-    """Limits of a request, and of the waiting rows. Raises RejectedInput `bad_request` for a limit of 0."""
+    """Limits of a request, and of the waiting rows. Raises RejectedInput `bad_request` for a limit of 0 or infinity."""
 
     request_bytes: int = 2**20
     """A request is due when its rows have this many bytes, and has no more unless one row does."""
@@ -137,8 +138,8 @@ class BufferLimits:
 
     def __post_init__(self) -> None:
         """Check the limits."""
-        if min(self.request_bytes, self.request_rows, self.buffer_bytes) < 1 or self.max_age < 0:
-            raise RejectedInput(Code.BAD_REQUEST, "a limit of a writer's buffer is not positive")
+        if min(self.request_bytes, self.request_rows, self.buffer_bytes) < 1 or not 0 <= self.max_age <= TIMEOUT_MAX:
+            raise RejectedInput(Code.BAD_REQUEST, "a limit of a writer's buffer is not positive, or infinite")
 
 
 _Row: TypeAlias = tuple[bytes, Any, int, str | None, float]
@@ -154,8 +155,7 @@ class WriterCore:
         """Begin empty. With `hands_over`, rejected rows are returned by `reject`, and the others are sent again."""
         self.written = 0
         self.settled = 0
-        self._source_format = source_format
-        self._parameters = parameters
+        self._next = ChangeRequest(source_format, b"", parameters)
         self._limits = limits
         self._hands_over = hands_over
         self._rows: deque[_Row] = deque()
@@ -214,7 +214,7 @@ class WriterCore:
             bodies.append(body)
             last = last if position is None else position
         self._open_rows = len(bodies)
-        return ChangeRequest(self._source_format, b"\n".join(bodies), self._parameters, position=last)
+        return replace(self._next, body=b"\n".join(bodies), position=last)
 
     def accept(self, answer: Mapping[str, Any]) -> Accepted:
         """Return what the answer says about the rows of the open request; `settle` removes them."""
