@@ -23,6 +23,7 @@ from starlette.datastructures import Headers, QueryParams
 
 from app.api.auth.dependencies import bearer
 from app.api.exchange import Exchange
+from app.api.schemas.common import MAX_ID, WHOLE_NUMBER
 from app.api.server.request_parameters import (
     Parameters,
     check_query_names,
@@ -91,7 +92,6 @@ def fingerprint(
 
 _NAME: Final = re.compile(r"[\x21-\x7e]{1,255}")
 _POSITION: Final = "^[!-~]([ -~]*[!-~])?$"
-MAX_SEQUENCE: Final = 2**63 - 1
 
 
 class IdentityHeaders(Parameters):
@@ -101,7 +101,9 @@ class IdentityHeaders(Parameters):
     """The name of the request, up to 255 visible ASCII characters. A repeat gets the first answer."""
     producer: Annotated[str | None, Field(alias="Mirrorgate-Producer")] = None
     """The name of the producer that numbers its requests; it belongs to the caller's key."""
-    producer_sequence: Annotated[int | None, Field(alias="Mirrorgate-Producer-Sequence", ge=1, le=MAX_SEQUENCE)] = None
+    producer_sequence: Annotated[
+        int | None, Field(alias="Mirrorgate-Producer-Sequence", ge=1, le=MAX_ID), WHOLE_NUMBER
+    ] = None
     """The number of the request: 1 for the first, then always one more."""
     producer_position: Annotated[
         str | None, Field(alias="Mirrorgate-Producer-Position", min_length=1, max_length=256, pattern=_POSITION)

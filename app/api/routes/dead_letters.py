@@ -28,7 +28,7 @@ from app.api.schemas.changes import (
     ReplayedLettersModel,
     ReplayedModel,
 )
-from app.api.schemas.common import MAX_ID, AfterId, PageLimit
+from app.api.schemas.common import MAX_ID, WHOLE_NUMBER, AfterId, PageLimit
 from app.domain.model.dead_letter import MAX_LETTER_BYTES, LetterFormat, LetterState
 from app.domain.model.table import Generation
 from app.staging.batches.dead_letters import StoredLetter, list_letters
@@ -36,7 +36,7 @@ from app.staging.connection.database import translated_errors
 
 router = APIRouter(prefix="/v1/tables/{table}/dead-letters", tags=["dead letters"])
 
-LetterPath = Annotated[int, Path(ge=1, le=MAX_ID, description="The id of the dead letter.")]
+LetterPath = Annotated[int, Path(ge=1, le=MAX_ID, description="The id of the dead letter."), WHOLE_NUMBER]
 _RESPONSES = problems(400, 401, 403, 404, 409, 413, 415, 422, 503)
 _CSV: Final = frozenset({LetterFormat.ARCION_CSV, LetterFormat.ROWS_CSV})
 """The formats whose messages are not JSON."""
@@ -93,7 +93,7 @@ async def replay_dead_letters(
     gateway: GatewayDep,
     principal: Administrator,
     after: AfterId = 0,
-    limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of dead letters to try.")] = 100,
+    limit: PageLimit = 100,
 ) -> ReplayedLettersModel:
     """Send each message through ingestion again, in its own transaction.
 
@@ -137,7 +137,7 @@ def discard_dead_letters(
     gateway: GatewayDep,
     principal: Administrator,
     generation: GenerationParameter,
-    through: Annotated[int, Query(ge=1, le=MAX_ID, description="The last dead letter to discard.")],
+    through: Annotated[int, Query(ge=1, le=MAX_ID, description="The last dead letter to discard."), WHOLE_NUMBER],
 ) -> DiscardedModel:
     """Discard the dead letters and record one event. They remain readable until retention purges them."""
     return DiscardedModel(discarded=discard_through(gateway, table, Generation(generation), through, principal))

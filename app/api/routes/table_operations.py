@@ -10,7 +10,7 @@ from app.api.openapi.document import problems
 from app.api.operations.keys import caller_names
 from app.api.operations.table_operations import TableOperation
 from app.api.routes.tables import TablePath
-from app.api.schemas.common import MAX_ID, AfterId, PageLimit
+from app.api.schemas.common import MAX_ID, WHOLE_NUMBER, AfterId, PageLimit
 from app.api.schemas.operations import EventModel, EventsModel, RebuildTable, RecreateTable, ReleaseTable, RenameTable
 from app.api.schemas.status import TableModel
 from app.api.schemas.tables import declared_schema, read_options
@@ -30,6 +30,7 @@ GenerationParameter = Annotated[
         "rejected with 409.",
         examples=[1],
     ),
+    WHOLE_NUMBER,
 ]
 _RESPONSES = problems(400, 401, 403, 404, 409, 422, 503)
 
@@ -171,7 +172,7 @@ def flush_table(operation: OperationDep) -> TableModel:
 )
 def repair_file(
     operation: OperationDep,
-    number: Annotated[int, Path(ge=1, le=MAX_ID, description="The number of the file.", examples=[1])],
+    number: Annotated[int, Path(ge=1, le=MAX_ID, description="The number of the file.", examples=[1]), WHOLE_NUMBER],
 ) -> TableModel:
     """Rebuild a corrupt or empty file from its payloads, with the same rows and the same identity.
 

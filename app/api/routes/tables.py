@@ -13,7 +13,7 @@ from app.api.gateway import Gateway, GatewayDep
 from app.api.openapi.document import problems
 from app.api.operations.table_operations import visible_table
 from app.api.schemas.changes import BatchModel
-from app.api.schemas.common import MAX_ID, MAX_PAGE_ENTRIES, PageLimit
+from app.api.schemas.common import MAX_ID, WHOLE_NUMBER, PageLimit
 from app.api.schemas.registered_table import RegisteredTableModel, registered_table
 from app.api.schemas.status import (
     MirrorRowsModel,
@@ -169,7 +169,7 @@ def list_table_files(
     table: TablePath,
     gateway: GatewayDep,
     principal: Reader,
-    after: Annotated[int, Query(ge=0, le=MAX_ID, description="Only files with a greater number.")] = 0,
+    after: Annotated[int, Query(ge=0, le=MAX_ID, description="Only files with a greater number."), WHOLE_NUMBER] = 0,
     limit: PageLimit = 100,
 ) -> FilesModel:
     """Return the landing ledger, in order of the file numbers."""
@@ -197,8 +197,8 @@ def list_table_files(
 )
 def get_batch(
     table: TablePath,
-    generation: Annotated[int, Path(ge=1, le=2**31 - 1, description="The generation of the receipt.", examples=[1])],
-    sequence: Annotated[int, Path(ge=1, le=MAX_ID, description="The sequence of the receipt.", examples=[1])],
+    generation: Annotated[int, Path(ge=1, le=2**31 - 1, description="Its generation.", examples=[1]), WHOLE_NUMBER],
+    sequence: Annotated[int, Path(ge=1, le=MAX_ID, description="Its sequence.", examples=[1]), WHOLE_NUMBER],
     gateway: GatewayDep,
     principal: Reader,
 ) -> BatchModel:
@@ -263,7 +263,7 @@ def get_table_chain(
     table: TablePath,
     gateway: GatewayDep,
     principal: Reader,
-    start: Annotated[int, Query(ge=0, description="First sequence number of the page.")] = 0,
+    start: Annotated[int, Query(ge=0, description="First sequence number of the page."), WHOLE_NUMBER] = 0,
     limit: PageLimit = 100,
 ) -> ChainModel:
     """Return blocks in order of their sequence number.
@@ -339,9 +339,9 @@ async def list_table_rows(
     gateway: GatewayDep,
     principal: Reader,
     version: Annotated[
-        int | None, Query(ge=0, le=MAX_ID, description="The Delta version; without it the newest.")
+        int | None, Query(ge=0, le=MAX_ID, description="The Delta version; without it the newest."), WHOLE_NUMBER
     ] = None,
-    limit: Annotated[int, Query(ge=1, le=MAX_PAGE_ENTRIES, description="Maximum number of rows in the answer.")] = 100,
+    limit: PageLimit = 100,
 ) -> Response:
     """Return rows as the Delta table has them, in no particular order.
 

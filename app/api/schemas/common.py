@@ -22,10 +22,6 @@ MAX_ID: Final = 2**63 - 1
 
 MAX_PAGE_ENTRIES: Final = 1000
 
-PageLimit = Annotated[int, Query(ge=1, le=MAX_PAGE_ENTRIES, description="Maximum number of entries in the answer.")]
-AfterId = Annotated[int, Query(ge=0, le=MAX_ID, description="Only entries with a greater id.")]
-
-
 _NUMBER: Final = re.compile(r"\s*[-+]?[0-9.]+(e[-+]?[0-9]+)?\s*", re.IGNORECASE)
 _PROBLEM: Final[dict[str, Any]] = {
     "type": page_of_code(Code.BAD_VALUE),
@@ -93,12 +89,16 @@ Moment = Annotated[datetime, BeforeValidator(_as_text)]
 
 
 def _as_integer(value: Any) -> Any:
-    """Return 1.0 as 1: both are integers in JSON Schema."""
+    """Return 1.0 as 1: both are integers in JSON Schema. Raise ValueError for a text such as 1_0, which int() reads."""
+    if isinstance(value, str) and not (value.isascii() and value.removeprefix("-").isdecimal()):
+        raise ValueError("must be an integer")
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 WHOLE_NUMBER: Final = BeforeValidator(_as_integer)
-"""Validator of a strict integer from a caller. Place it after the bounds, or the contract loses them."""
+"""Validator of an integer from a caller. Place it after the bounds, or the contract loses them."""
+PageLimit = Annotated[int, Query(ge=1, le=MAX_PAGE_ENTRIES, description="Maximum number of entries."), WHOLE_NUMBER]
+AfterId = Annotated[int, Query(ge=0, le=MAX_ID, description="Only entries with a greater id."), WHOLE_NUMBER]
 
 AwareMoment = Annotated[AwareDatetime, BeforeValidator(_as_text)]
 """A time in ISO 8601 with a UTC offset, from a caller."""

@@ -113,6 +113,7 @@ def test_any_name_of_a_producer_can_be_asked_for(table: Gateway, name: str) -> N
         numbered(1, position="a\tb"),
         {"Mirrorgate-Producer": "crm"},
         {"Mirrorgate-Producer-Sequence": "1"},
+        *({"Mirrorgate-Producer": "p", "Mirrorgate-Producer-Sequence": number} for number in ("1_0", "+1", "1.0")),
         numbered(0),
         numbered(2**63),
         numbered(1) | {"Idempotency-Key": "k"},

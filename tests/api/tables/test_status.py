@@ -88,7 +88,9 @@ def test_any_other_request_id_is_replaced(gateway: Gateway, request_id: str) -> 
     assert re.fullmatch("[0-9a-f]{32}", response.headers["x-request-id"])
 
 
-@pytest.mark.parametrize("page", ["limit=0", "limit=many", "after=-1", f"after={2**63}"])
+@pytest.mark.parametrize(
+    "page", ["limit=0", "limit=many", "limit=1_0", "limit=%2B1", "limit=1.0", "after=-1", "after=٣", f"after={2**63}"]
+)
 def test_a_page_that_cannot_be_is_rejected(gateway: Gateway, page: str) -> None:
     problem(gateway.get(f"/v1/tables/t/files?{page}"), 400, "bad_request")
 
