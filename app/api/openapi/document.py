@@ -271,13 +271,11 @@ def _operations(contract: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _common_statuses(operation: dict[str, Any]) -> Iterator[int]:
     """Yield the statuses that FastAPI and the middleware can answer for any route of this kind."""
-    yield 500
+    yield from (400, 500)  # any path or query can be invalid UTF-8
     if "security" in operation:
         yield 429
     if "requestBody" in operation:
         yield from (408, 413, 415)
-    if "requestBody" in operation or operation.get("parameters"):  # a path or query can be invalid UTF-8
-        yield 400
 
 
 router = APIRouter(include_in_schema=False)
