@@ -302,9 +302,8 @@ class Settings(
                 + issue["msg"].removeprefix("Value error, ")
                 for issue in error.errors(include_input=False)
             )
-            raise Misconfigured(
-                Code.BAD_SETTING, wrong, remedy="Correct the value, or unset the variable to use its default."
-            ) from None
+            remedy = "Correct the value, or leave the variable or option out to use its default."
+            raise Misconfigured(Code.BAD_SETTING, wrong, remedy=remedy) from None
 
 
 _FOREIGN: Final = frozenset({"MIRRORGATE_URL", "MIRRORGATE_API_KEY", "MIRRORGATE_SOURCE"})

@@ -106,6 +106,7 @@ def test_init_in_a_terminal_asks_for_workspace_and_name(here: Terminal, fabric: 
 
 
 def test_init_without_a_terminal_names_the_missing_option(here: Terminal, fabric: Fabric) -> None:
+    assert "leave the variable or option out" in here.run("init", "--name", "")[2]
     status, _, errors = here.run("init")
     assert (status, "Give --workspace" in errors) == (1, True)
     status, _, errors = here.run("init", "--workspace", "Sales workspace")
