@@ -70,9 +70,6 @@ class CanonicalRows(NamedTuple):
     rows: Sequence[str]
 
 
-_NULL_LITERAL: Final = f"'{NULL_TEXT}'"
-
-
 class Dialect(StrEnum):
     """Databases for which queries can be written, by the names that SQLAlchemy has for them."""
 
@@ -106,7 +103,7 @@ class Grammar:
     """The MD5 of a text in UTF-8, in small letters."""
     checksum: str
     """The number of the first 8 hexadecimal digits of such an MD5."""
-    null_text: str
+    null_text: str = f"'{NULL_TEXT}'"
     """A literal of `NULL_TEXT`."""
     session: str | None = None
     """First statement of a session, so that it reads times with a zone in UTC; None if it needs nothing."""
@@ -183,7 +180,6 @@ GRAMMARS: Final[Mapping[Dialect, Grammar]] = {
         md5="LOWER(CONVERT(char(32), HASHBYTES('MD5', "
         "CAST(({0}) COLLATE Latin1_General_100_BIN2_UTF8 AS varchar(max))), 2))",
         checksum="CAST(CONVERT(binary(4), SUBSTRING({0}, 1, 8), 2) AS bigint)",
-        null_text=_NULL_LITERAL,
     ),
     Dialect.ORACLE: Grammar(
         quotes=('"', '"'),
@@ -198,7 +194,6 @@ GRAMMARS: Final[Mapping[Dialect, Grammar]] = {
         whole="{0}",
         md5="LOWER(RAWTOHEX(STANDARD_HASH({0}, 'MD5')))",
         checksum="TO_NUMBER(SUBSTR({0}, 1, 8), 'XXXXXXXX')",
-        null_text=_NULL_LITERAL,
         session="ALTER SESSION SET TIME_ZONE = 'UTC'",
     ),
 }
