@@ -202,6 +202,7 @@ def convert(value: Any, wanted: type[Converted], index: int, at: str) -> Convert
 
 def where(message: str) -> tuple[str, str]:
     """Return pointer and reason of a validation message such as "Expected `str`, got `int` - at `$.opType`"."""
+    message = message.replace("Integer value out of range", "an integer has too many digits")
     match = _PATH.search(message)
     if match is None:
         return "", message

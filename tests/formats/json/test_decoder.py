@@ -198,6 +198,14 @@ def test_a_message_of_another_shape_is_named_by_index_and_pointer(message: str, 
         DECODER.decode(framing.format(message).encode())
 
 
+@pytest.mark.parametrize("body", [b'{"id":%s}', b'[{"id":1},{"id":-%s}]', b'{"id":1}\n{"x":{"y":%s}}'])
+def test_an_integer_with_too_many_digits_is_named_as_such(body: bytes) -> None:
+    MessageDecoder(dict[str, Any]).decode(body % (b"1" * 4_299))
+    with rejected() as rejection:
+        MessageDecoder(dict[str, Any]).decode(body % (b"1" * 4_301))
+    assert "an integer has too many digits" in rejection.text
+
+
 @pytest.mark.parametrize("body", [b"[1]", b"[null]", b'["a"]', b"[[]]"])
 def test_a_message_that_is_no_object_is_rejected(body: bytes) -> None:
     with rejected(places=[(Code.MALFORMED_MESSAGE, 0, "", None)]):
