@@ -196,7 +196,7 @@ def transaction_id(written: Any) -> str | None:
 
 def transaction_order(written: Any) -> int | None:
     """Return the `transactionEventCounter` of headers; None for anything but a whole number."""
-    number = int(written) if isinstance(written, str) and written.isascii() and written.isdecimal() else written
+    number = int(written[:4_000]) if isinstance(written, str) and written.isascii() and written.isdecimal() else written
     return number if type(number) is int and 0 <= number < _MAX_ORDER else None
 
 
