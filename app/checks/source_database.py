@@ -66,7 +66,8 @@ def open_source(url: str) -> Iterator[SourceDatabase]:
     try:
         address = sa.make_url(url)
         driver = _DRIVERS.get(address.drivername, address.drivername)
-        engine = sa.create_engine(address.set(drivername=driver), poolclass=sa.NullPool)
+        query = {"client_encoding": "UTF8"} if driver == "postgresql+psycopg" else {}  # whatever the role has
+        engine = sa.create_engine(address.set(drivername=driver).update_query_dict(query), poolclass=sa.NullPool)
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
         missing = f": {error.name} is not installed" if isinstance(error, ModuleNotFoundError) else ""
         raise Misconfigured(
