@@ -120,15 +120,16 @@ TRUNCATED_DATES: Final = ("year", "quarter", "month", "week", "day")
 def parse_expression(text: str, columns: Sequence[Column]) -> ParsedExpression:
     """Return the typed tree of an expression over these columns. Raises ExpressionError."""
     if len(text) > MAX_EXPRESSION_CHARACTERS:
-        raise ExpressionError(
-            f"the expression has more than {MAX_EXPRESSION_CHARACTERS} characters", MAX_EXPRESSION_CHARACTERS
-        )
+        detail = f"the expression has more than {MAX_EXPRESSION_CHARACTERS} characters"
+        raise ExpressionError(detail, MAX_EXPRESSION_CHARACTERS)
     typing = _Typing(text, {column.name: column.type for column in columns})
     try:
         parsed = _parsed(text)
         tree = typing.typed(parsed, 0)
     except RecursionError:
         raise ExpressionError(f"the expression nests more than {MAX_EXPRESSION_DEPTH} deep", 1) from None
+    except (AttributeError, ValueError):  # of sqlglot, for `{:1}`; of a number such as `1e`
+        raise ExpressionError("the expression cannot be read", 1) from None
     if tree.type == _NULL:
         raise ExpressionError("NULL has no type; write for example cast(null as string)", tree.at)
     return ParsedExpression(tree, frozenset(name for _, _, name in typing.places), typing.text_uses, typing.places)
@@ -542,7 +543,7 @@ def _cast_type(given: "exp.Expr", at: int) -> ColumnType:
     kind = getattr(given.this, "name", str(given.this))
     if kind == "DECIMAL":
         digits = [str(one.this) for one in given.expressions]
-        if len(digits) == 2 and all(text.isdigit() and len(text) <= 2 for text in digits):
+        if len(digits) == 2 and all(text.isascii() and text.isdigit() and len(text) <= 2 for text in digits):
             precision, scale = map(int, digits)
             if 1 <= precision <= MAX_DECIMAL_DIGITS and scale <= precision:
                 return ColumnType(TypeName.DECIMAL, precision, scale)
