@@ -269,7 +269,7 @@ def seconds_of(time: SourceTime) -> float | None:
                 return None
             return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
         time = int(text) if len(text) <= len(str(_MAX_COUNT)) else 0
-    if not time:
+    if not time or abs(time) >= 2**63:
         return None
     size = abs(time)
     if size < MAX_SECONDS:

@@ -23,6 +23,7 @@ from app.domain.rows.row_facts import source_times
         "",
         "soon",
         "--5",
+        10**400,
     ],
 )
 def test_a_time_is_the_one_of_the_audit_column(time: SourceTime) -> None:
