@@ -132,6 +132,7 @@ def test_a_letter_is_found_under_its_own_table_only(table: Gateway) -> None:
     table.register("u", {"id": "int64"}).raise_for_status()
     [letter_id] = left(table)
     problem(table.get(f"/v1/tables/u/dead-letters/{letter_id}"), 404, "unknown_dead_letter")
+    problem(table.get(f"/v1/tables/u/dead-letters/{'9' * 5_000}"), 400, "bad_request")
     problem(table.post(f"/v1/tables/u/dead-letters/{letter_id}/replay"), 404, "unknown_dead_letter")
 
 

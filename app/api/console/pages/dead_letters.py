@@ -137,7 +137,7 @@ def _named(tables: Mapping[TableId, NamedTable], wanted: str) -> NamedTable | No
     return next((one for one in tables.values() if one.is_live and one.name.folded == wanted.casefold()), None)
 
 
-@router.get(PATH + "/{letter_id:int}")
+@router.get(PATH + "/{letter_id}")
 def one_letter(
     letter_id: _LetterId,
     user: ConsoleUser,
@@ -148,7 +148,7 @@ def one_letter(
     return _letter_page(user, letter_id, with_message=bool(message), done=bool(done))
 
 
-@router.get(PATH + "/{letter_id:int}/message")
+@router.get(PATH + "/{letter_id}/message")
 def download(letter_id: _LetterId, user: ConsoleUser) -> Response:
     """Return the message byte for byte, as a file: no browser renders it."""
     principal = user.require(Right.ADMIN)
@@ -158,7 +158,7 @@ def download(letter_id: _LetterId, user: ConsoleUser) -> Response:
     return Response(written.content, headers={"Content-Disposition": named}, media_type="application/octet-stream")
 
 
-@router.post(PATH + "/{letter_id:int}/replay")
+@router.post(PATH + "/{letter_id}/replay")
 async def replay(letter_id: _LetterId, user: ConsoleUser, form: ConsoleForm) -> Response:
     """Replay a dead letter, with the corrected message if the form has another one than was kept."""
     principal = user.require(Right.ADMIN)
@@ -184,7 +184,7 @@ async def replay(letter_id: _LetterId, user: ConsoleUser, form: ConsoleForm) -> 
     return see_other(f"{PATH}/{letter_id}?done=1")
 
 
-@router.post(PATH + "/{letter_id:int}/discard")
+@router.post(PATH + "/{letter_id}/discard")
 def discard(letter_id: _LetterId, user: ConsoleUser, form: ConsoleForm) -> Response:
     """Discard a dead letter after its id was typed in."""
     principal = user.require(Right.ADMIN)
