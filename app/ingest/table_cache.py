@@ -70,17 +70,17 @@ class TableCache:
 
     def route(self, source: SourceName) -> Table | None:
         """Return the table that this source feeds, whether or not the caller may touch it."""
-        table = self._tables.get(source.key)
+        table = self._tables.get(source)
         return self._routed(source) if table is None else table
 
     def get_cached(self, source: SourceName, principal: Principal) -> Table | None:
         """Return what `visible` does, or None where that would need a query."""
-        table = self._tables.get(source.key)
+        table = self._tables.get(source)
         return table if table is not None and principal.may_touch(table.name) else None
 
     def require_cached(self, source: SourceName) -> None:
         """Raise NotCached if no table of this source is cached, for any caller."""
-        if source.key not in self._tables:
+        if source not in self._tables:
             raise NotCached(partial(self._cache, source))
 
     def visible(self, source: SourceName, principal: Principal) -> Table | None:
@@ -114,7 +114,7 @@ class TableCache:
     def forget(self, source: SourceName) -> None:
         """Query this source's table the next time."""
         with self._changing:
-            self._tables.pop(source.key, None)
+            self._tables.pop(source, None)
 
     def forget_table(self, name: TableName) -> None:
         """Query the table the next time, for every source that feeds it."""
@@ -136,7 +136,7 @@ class TableCache:
     def _cache(self, source: SourceName) -> Table | None:
         """Query this source's table, and return it if it is cached now."""
         self._routed(source)
-        return self._tables.get(source.key)
+        return self._tables.get(source)
 
     def _routed(self, source: SourceName) -> Table | None:
         """Return the table that this source feeds now, and cache it if this process can mask its values."""
@@ -147,7 +147,7 @@ class TableCache:
                 with self._changing:
                     if len(self._tables) >= MAX_CACHED_NAMES:
                         self._tables.clear()
-                    self._tables[source.key] = table
+                    self._tables[source] = table
         return table
 
     def _look_up(self, source: SourceName) -> Route:

@@ -142,7 +142,7 @@ class ReplicateReader:
             self._described[schema_id] = [table.name]
             self.cache.described[schema_id] = frozenset({str(table.name)})
         for source in (SourceName.address(table.name), entry.source):
-            self.cache._tables[source.key] = table
+            self.cache._tables[source] = table
         reader = ImageReader(schema.names, frozenset(), version)
         SourceCache(self.cache).keep(CachedSource(table, version, reader))
         self.rules[table.table_id] = RowRules.of(table)

@@ -209,13 +209,6 @@ class SourceName(NamedTuple):
         return str(self).casefold()
 
     @property
-    def key(self) -> "SourceName":
-        """The form of the name that caches use as a key."""
-        if not self.any_case:
-            return self
-        return self._replace(schema=self.schema and self.schema.casefold(), name=self.name.casefold())
-
-    @property
     def table(self) -> TableName:
         """The table with exactly this name. Raises RejectedInput `bad_name` if no table can have it."""
         return TableName.of(self.schema, self.name)

@@ -139,7 +139,7 @@ class DebeziumTables:
         except RejectedInput as error:
             problems.append(Problem(error.code, error.detail, index, ""))
             return None
-        return self._feeds[self._destinations[source].key]
+        return self._feeds[self._destinations[source]]
 
     def _destination(self, source: SourceName | None, requested: TableName | None) -> SourceName:
         """Return the name under which a source's table is found, and remember its feed."""
@@ -156,7 +156,7 @@ class DebeziumTables:
             name = SourceName.address(found.name)
         else:
             _ = name.table  # raises `bad_name` for a name that no table can have
-        self._feeds.setdefault(name.key, _Feed(name, found))
+        self._feeds.setdefault(name, _Feed(name, found))
         return name
 
     def _visible(self, source: SourceName, requested: TableName | None) -> Table | None:

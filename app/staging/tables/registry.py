@@ -235,8 +235,8 @@ def lock_routing(connection: sa.Connection) -> None:
 
 
 def losing_tables(connection: sa.Connection, table_id: TableId, options: TableOptions) -> set[TableId]:
-    """Return the other tables that these sources feed now, from which they are about to be taken."""
-    fed = [find_route(connection, SourceName.parse(text)).table for text in options.sources]
+    """Return the other tables that these sources, or callers by these names, feed now and are about to lose."""
+    fed = [find_route(connection, SourceName.parse(text)._replace(any_case=True)).table for text in options.sources]
     return {table.table_id for table in fed if table is not None and table.table_id != table_id}
 
 

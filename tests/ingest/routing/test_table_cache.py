@@ -27,7 +27,7 @@ def threads_take_turns_often() -> Iterator[None]:
 @pytest.mark.usefixtures("threads_take_turns_often")
 def test_a_table_can_be_forgotten_while_others_are_found(engine: sa.Engine) -> None:
     table = registered(engine, str(TABLE), schema_of({"id": "int64"}))
-    cache = TableCache(engine.begin, {of_catalog(f"old{i}").key: table for i in range(2_000)})
+    cache = TableCache(engine.begin, {of_catalog(f"old{i}"): table for i in range(2_000)})
 
     def find() -> None:
         for number in range(200):

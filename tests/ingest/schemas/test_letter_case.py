@@ -81,6 +81,19 @@ def test_twins_are_kept_apart_by_a_table_of_its_own_for_one_of_them(harness: Ing
     assert harness.landed("CS.orders_2", "id") == [[0, 2]] * 4
 
 
+def test_a_name_that_is_a_source_in_one_letter_case_leads_to_a_table_of_its_own_only_in_that_case(
+    harness: IngestHarness,
+) -> None:
+    harness.put("CS.Orders", ID)
+    harness.plain_rows("CS.orders", {"id": 1})
+    harness.put("CS.orders_2", ID, sources=["CS.orders"])
+    for process in (harness, harness.other):
+        for number, name in enumerate(("CS.orders", "CS.Orders", "CS.orders"), 2):
+            process.plain_rows(name, {"id": number})
+    assert harness.landed("CS.Orders", "id") == [[4, 1], [4, 3], [4, 3]]
+    assert harness.landed("CS.orders_2", "id") == [[4, 2], [4, 4]] * 2
+
+
 def test_a_catalog_in_another_letter_case_is_another_catalog(harness: IngestHarness) -> None:
     harness.put("s.t", ID, sources=["Main.s.t"])
     harness.arcion(row("s.t", 1, "first"), row("s.t", 2, "Main"))

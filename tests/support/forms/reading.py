@@ -138,7 +138,7 @@ def _cache(table: SourceTable, known: Table) -> TableCache:
     """Return a cache of the table, by all of its names and with its source as Replicate described it."""
     name = TableName.parse(table.name)
     sources = (SourceName.address(name), SourceName.of(None, name.schema, name.table))
-    cache = _Tables(no_database, {source.key: known for source in sources})
+    cache = _Tables(no_database, dict.fromkeys(sources, known))
     version = SourceVersion.of(metadata_entry(table))
     cache.described[version.schema_id] = frozenset({table.name})
     try:
