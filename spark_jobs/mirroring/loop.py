@@ -37,7 +37,7 @@ _MAX_REQUESTS: Final = 16
 """Folders of a remote zone that are listed at the same time."""
 
 Stamp: TypeAlias = Hashable
-"""Equal stamps: no file of the folder was added, removed or renamed in between."""
+"""Equal stamps: no file of the folder was added, removed, renamed or replaced by another in between."""
 TakeStamps: TypeAlias = Callable[[Sequence[PublishedTable]], Mapping[PublishedTable, Stamp]]
 
 
@@ -66,8 +66,8 @@ def _local_stamp(folder: str) -> Stamp:
 
 def _listed(zone: LandingZone, tables: Sequence[PublishedTable]) -> dict[PublishedTable, Stamp]:
     with ThreadPoolExecutor(_MAX_REQUESTS, thread_name_prefix="zone-listing") as threads:
-        names = threads.map(lambda table: frozenset(zone.names(table.folder)), tables)
-        return dict(zip(tables, names, strict=True))
+        found = threads.map(lambda table: frozenset(zone.entries(table.folder).items()), tables)
+        return dict(zip(tables, found, strict=True))
 
 
 _RELOOK_SECONDS: Final = (450.0, 750.0)

@@ -17,10 +17,12 @@ from app.observability.process_metrics import MetricsAddress
 from app.published.table_files import PublishedTable, list_tables
 from mirrorgate.cli.main import app
 from mirrorgate.errors import Code, Misconfigured
+from mirrorgate_zone.emulator import OneLake, Trust
 from spark_jobs.mirroring.loop import Stamp, TableStates, stamps_of
 from spark_jobs.mirroring.task import NO_VERSION, TableOutcome
 from tests.project.facts import REPOSITORY
 from tests.spark.mirror.mirrors import Zone
+from tests.support.onelake.clients import onelake_address
 
 TABLE = PublishedTable("sales", "orders", "sales.schema/orders")
 OTHER = PublishedTable(None, "other", "other")
@@ -55,6 +57,20 @@ def test_a_settled_folder_has_one_stamp_until_a_name_changes(zone: Zone) -> None
     assert stamps(zone) == before
     zone.land("orders", 2, [(2, "row", 0)])
     assert stamps(zone) != before
+
+
+def test_a_recreated_folder_of_a_remote_zone_with_the_same_names_has_another_stamp(
+    onelake: OneLake, trust: Trust
+) -> None:
+    address = onelake_address(onelake, trust)
+    remote = open_zone(address)
+    take_stamps, seen = stamps_of(address, remote), []
+    for content in (b"old", b"newer"):
+        remote.remove("other")
+        remote.create_folder("other")
+        remote.create_file("other/1", content)
+        seen += [take_stamps([OTHER]), take_stamps([OTHER])]
+    assert seen[0] == seen[1] != seen[2] == seen[3]
 
 
 def outcome(report: TableReport | None = IN_STEP, **fields: object) -> TableOutcome:
