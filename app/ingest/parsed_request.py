@@ -7,6 +7,7 @@ from typing import TypeAlias
 from app.domain.model.change import Change
 from app.domain.model.dead_letter import MAX_WAITING_LETTERS, RejectedMessage, WrittenMessage, to_set_aside
 from app.domain.model.names import SourceName
+from app.domain.model.table import Generation
 from mirrorgate.errors import Code, Problem, RejectedInput
 
 Written: TypeAlias = Callable[[Collection[int]], Mapping[int, WrittenMessage]]
@@ -22,6 +23,8 @@ class SourceChanges:
     task: str = ""
     rejected: list[RejectedMessage] = field(default_factory=list)
     """Messages that are set aside."""
+    read_under: tuple[Generation, int] | None = None
+    """The generation and revision of the table under which the values were read, if they depend on its options."""
 
     @property
     def indexes(self) -> list[int]:

@@ -18,8 +18,8 @@ are staged. It reports all problems of a request together.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from dataclasses import InitVar, dataclass, field, replace
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from app.domain.access.mask_secret import MaskSecret
 from app.domain.access.rights import Principal
@@ -103,14 +103,16 @@ class ExactPath:
     async def ingest(self, reader: BodyReader, *, has_moved: bool = False) -> IngestResult:
         """Read a body, stage it and return after COMMIT. With `has_moved`, its tables are looked up again first.
 
-        Raises RejectedInput, TemporarilyUnavailable or AlreadyStaged.
+        Each attempt reads it as its tables say then. Raises RejectedInput, TemporarilyUnavailable or AlreadyStaged.
         """
-        typer = self.typer
-        parsed = await asyncio.to_thread(reader.exact, typer.table_cache, typer.principal)
-        if has_moved:
-            typer.forget(parsed)
+        told: dict[str, Any] = {}  # by the first attempt: a repeat registers nothing
 
         async def attempt() -> IngestResult:
+            parsed = await asyncio.to_thread(reader.exact, self.typer.table_cache, self.typer.principal)
+            told.update({"ignored": parsed.ignored, "registered": parsed.registered} | told)
+            parsed = replace(parsed, **told)
+            if has_moved:
+                self.typer.forget(parsed)
             try:
                 return await self._stage(parsed)
             except MarkerNeeded as needed:

@@ -138,7 +138,7 @@ class RequestRouter:
     principal: Principal
 
     def route(self, parsed: ParsedRequest) -> RoutedRequest:
-        """Group a request by table. Problems are `unknown_table`, `table_mismatch` and `source_case_mismatch`."""
+        """Group a request by table, with `unknown_table` and other problems of its addresses. Raises TableMoved."""
         by_table: dict[TableId, list[tuple[Table, SourceChanges]]] = {}
         problems: list[Problem] = []
         withheld: str | None = None
@@ -152,6 +152,8 @@ class RequestRouter:
                 problem = self._unrouted(entry.source)
                 problems.extend(replace(problem, index=index) for index in entry.indexes)
                 withheld = withheld or self.table_cache.withheld(entry.source, self.principal)
+            elif entry.read_under not in {None, (table.generation, table.revision)}:
+                raise TableMoved
             else:
                 by_table.setdefault(table.table_id, []).append((table, entry))
         for parts in by_table.values():

@@ -224,7 +224,7 @@ class DebeziumTables:
         if feed.table is None:
             return SourceChanges(feed.source, [unread_change(record) for record in feed.records], "", feed.rejected)
         reader = RecordReader(feed.table, self.reading)
-        changes = SourceChanges(feed.source, rejected=feed.rejected)
+        changes = SourceChanges(feed.source, [], "", feed.rejected, (feed.table.generation, feed.table.revision))
         for record in feed.records:
             try:
                 self._check_keys(record, feed.table)

@@ -2,9 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 
 import pytest
+import sqlalchemy as sa
 
 from app.ingest.reader_thread import UnreadBody
 from app.staging.writer.group_commit import GroupCommit
@@ -13,7 +17,8 @@ from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres import sql
 from tests.support.rejections import rejected
-from tests.support.samples.messages import arcion, data
+from tests.support.samples.debezium import event, with_schema
+from tests.support.samples.messages import arcion, data, metadata
 from tests.support.samples.schemas import schema_of
 
 SCHEMA = schema_of({"id": "int64", "name": "string"}, ["id"], ["id"])
@@ -70,6 +75,36 @@ def test_an_option_that_changes_meanwhile_counts_for_the_request(
     writer = interrupt(harness, lambda: harness.other.put("t", **option))
     harness.arcion(arcion("t", None, ADA))
     assert (writer.submitted, harness.landed("t", "id", "name")) == (2, [landed])
+
+
+def test_the_bytes_of_an_event_are_read_again_if_their_encoding_changes_meanwhile(harness: IngestHarness) -> None:
+    harness.put("shop.t", schema_of({"id": "int32", "seal": "binary"}, ["id"], ["id"]))
+    turns = [partial(harness.other.put, "shop.t", binary_encoding=encoding) for encoding in ("hex", "base64")]
+    writer = interrupt(harness, *turns)
+    row = event("c", "shop.t", None, {"id": 1, "seal": "3q2+7w=="})
+    harness.debezium(with_schema(row, {"id": "int32", "seal": "bytes"}), key_columns=("id",))
+    assert (writer.submitted, harness.landed("shop.t", "seal")) == (3, [[0, bytes.fromhex("deadbeef")]])
+
+
+def test_an_event_is_read_again_if_its_table_changes_before_it_is_typed(harness: IngestHarness) -> None:
+    harness.put("shop.t", schema_of({"id": "int32", "seal": "binary"}, ["id"], ["id"]), binary_encoding="hex")
+    cache, begin, begun = harness.ingest.table_cache, harness.ingest.table_cache.begin, count(1)
+
+    def begin_after_a_change() -> AbstractContextManager[sa.Connection]:
+        if next(begun) == 2:
+            harness.other.put("shop.t", binary_encoding="base64")
+        return begin()
+
+    cache.begin = begin_after_a_change
+    row = event("c", "shop.t", None, {"id": 1, "seal": "3q2+7w=="}, unusual=1)
+    harness.debezium(with_schema(row, {"id": "int32", "seal": "bytes"}), key_columns=("id",))
+    assert (next(begun) > 2, harness.landed("shop.t", "seal")) == (True, [[0, bytes.fromhex("deadbeef")]])
+
+
+def test_metadata_that_is_read_again_for_a_moved_table_is_not_told_as_a_repeat(harness: IngestHarness) -> None:
+    writer = interrupt(harness, lambda: harness.other.put("s.t", reload="upsert"))
+    answer = harness.replicate(metadata("s.t", {"id": "INT8"}), data("INSERT", {"id": 1}, table="s.t"))
+    assert (writer.submitted, answer.ignored, harness.landed("s.t", "id")) == (2, 0, [[0, 1]])
 
 
 def test_options_that_only_look_again_do_not_type_again(harness: IngestHarness) -> None:
