@@ -111,6 +111,8 @@ def begin_drop(
     dies before the commit leaves the table as it was; after it, the next owner carries out the plan. Raises
     RejectedInput `unknown_table`, `generation_mismatch`, `wrong_table_state`, `bad_name` or `bad_option`.
     """
+    if plan.new_name is not None or plan.options is not None:
+        lock_routing(connection)  # before the locks of tables, as a registration takes them
     table = locked_table(connection, name, generation, with_lease=True)
     if plan.options is not None and given is not None:
         plan = replace(plan, options=plan.options.over(table.options, given))
@@ -130,11 +132,11 @@ def begin_drop(
     keys = {"table_id": table.table_id}
     if plan.new_name is not None:
         check_new_table_name(plan.new_name)
-        lock_routing(connection)
         taken = plan.new_name.folded == table.name.folded or find_table_id(connection, plan.new_name) is not None
-        reserved = {**keys, "folded_source": plan.new_name.folded}
-        if taken or connection.execute(INSERT_SOURCE, reserved).rowcount == 0:
+        if taken or connection.execute(INSERT_SOURCE, keys | {"folded_source": plan.new_name.folded}).rowcount == 0:
             raise RejectedInput(Code.BAD_NAME, f"the name {plan.new_name} is taken")
+    if options.sources != table.options.sources:
+        set_sources(connection, table.table_id, name, options)
     plan = replace(plan, stays_paused=table.state is TableState.PAUSED)
     connection.execute(BEGIN_DROP, {**keys, "plan": json.dumps(plan.to_json())})
     connection.execute(END_EPOCH, keys)
@@ -354,8 +356,7 @@ def finish_drop(connection: sa.Connection, table: Table, epoch: Epoch, *, marker
     keys = {"table_id": table.table_id, "generation": table.generation}
     if plan.action is DropAction.REBUILD:
         return _finish_rebuild(connection, table, plan)
-    through = {**keys, "published_through": counters.published_through}
-    unpublished = connection.execute(SELECT_UNPUBLISHED, through).one()
+    unpublished = connection.execute(SELECT_UNPUBLISHED, keys | {"published_through": counters.published_through}).one()
     landed_again = 0
     if plan.action is DropAction.DROP:
         connection.execute(END_TABLE, keys)
@@ -376,8 +377,7 @@ def _finish_rebuild(connection: sa.Connection, table: Table, plan: DropPlan) -> 
     """
     ended = former_generation(table)
     keys = {"table_id": table.table_id, "generation": table.generation, "state": plan.next_state}
-    rows = connection.execute(END_REBUILDING, keys).scalar_one()
-    finished = FinishedDrop(ended.generation, 0, 0, rows)
+    finished = FinishedDrop(ended.generation, 0, 0, connection.execute(END_REBUILDING, keys).scalar_one())
     record_event(connection, ended, "drain", COMPLETIONS[DropAction.REBUILD], details=asdict(finished))
     return finished
 

@@ -1,6 +1,8 @@
 """Operations on tables in the database: states, generations, events. Folders are tested elsewhere."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -20,7 +22,7 @@ from app.staging.tables.operations import (
     set_publishing,
 )
 from app.staging.tables.registration import register_table
-from app.staging.tables.registry import find_table, find_table_by_id, list_tables, quarantine_table
+from app.staging.tables.registry import find_table, find_table_by_id, list_tables, lock_routing, quarantine_table
 from mirrorgate.errors import Code, InvariantBroken
 from tests.support.gateway_parts import current, finished_drop, inserts, registered, stage, stage_keys, together, typed
 from tests.support.postgres import sql
@@ -28,6 +30,7 @@ from tests.support.postgres.retention import purge
 from tests.support.rejections import rejected
 from tests.support.samples.images import count_row_images
 from tests.support.samples.schemas import ID, schema_of
+from tests.support.waiting import wait_until
 
 WIDE = schema_of({"id": "string", "note": "string"}, ["id"])
 T = TableName.parse("t")
@@ -137,6 +140,35 @@ def test_a_name_that_a_table_is_to_get_is_taken_from_then_on(engine: sa.Engine) 
     begin(engine, DropPlan(DropAction.RENAME, new_name=TableName.parse("new")))
     with rejected(Code.BAD_NAME):
         registered(engine, "NEW", ID)
+
+
+def test_sources_that_a_recreated_table_is_to_get_are_its_own_from_then_on(engine: sa.Engine) -> None:
+    registered(engine, "t", ID)
+    registered(engine, "other", ID, TableOptions(sources=("fed",)))
+    for source in ("fed", "other"):
+        with rejected(Code.BAD_OPTION):
+            begin(engine, DropPlan(DropAction.RECREATE, options=TableOptions(sources=(source,))))
+    recreating = begin(engine, DropPlan(DropAction.RECREATE, options=TableOptions(sources=("new",))))
+    with rejected(Code.BAD_NAME):
+        registered(engine, "NEW", ID)
+    with rejected(Code.BAD_OPTION):
+        registered(engine, "other", None, TableOptions(sources=("new",)))
+    finished_drop(engine, recreating)
+    assert current(engine, "t").options.sources == ("new",)
+
+
+@pytest.mark.parametrize("follows", [{"new_name": TableName.parse("new")}, {"options": TableOptions()}])
+def test_a_table_is_not_locked_while_its_drop_waits_for_the_lock_of_names(
+    engine: sa.Engine, table: Table, follows: dict[str, Any]
+) -> None:
+    plan = DropPlan(DropAction.RENAME if "new_name" in follows else DropAction.RECREATE, **follows)
+    with ThreadPoolExecutor(1) as thread:
+        with engine.begin() as connection:
+            lock_routing(connection)
+            begun = thread.submit(begin, engine, plan)
+            wait_until(lambda: sql.lock_waits(engine) == 1, within=30, what="the drop waits")
+            sql.attempt(engine, "SELECT FROM mirrorgate.table_counters FOR UPDATE NOWAIT")
+        assert begun.result(timeout=30).table_id == table.table_id
 
 
 def test_the_same_drop_again_changes_nothing_and_another_is_rejected(engine: sa.Engine) -> None:
