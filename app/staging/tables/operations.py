@@ -132,8 +132,8 @@ def begin_drop(
     keys = {"table_id": table.table_id}
     if plan.new_name is not None:
         check_new_table_name(plan.new_name)
-        taken = plan.new_name.folded == table.name.folded or find_table_id(connection, plan.new_name) is not None
-        if taken or connection.execute(INSERT_SOURCE, keys | {"folded_source": plan.new_name.folded}).rowcount == 0:
+        reserved = connection.execute(INSERT_SOURCE, keys | {"folded_source": plan.new_name.folded}).rowcount
+        if not reserved or find_table_id(connection, plan.new_name) is not None:
             raise RejectedInput(Code.BAD_NAME, f"the name {plan.new_name} is taken")
     if options.sources != table.options.sources:
         set_sources(connection, table.table_id, name, options)

@@ -100,12 +100,12 @@ def register_table(
     `table_not_accepting`, `bad_schema`, `bad_option`, `bad_name`, `old_row_images`, `load_open` if a load needs the row
     images, or `no_row_images` if `deletes=flag` is set and rows have no image.
     """
-    if wanted is not None:
+    if find_table_id(connection, name) is None:
+        if wanted is None:
+            raise RejectedInput(Code.BAD_SCHEMA, "a new table needs columns")
         created = _create(connection, name, wanted, options, given, marker_first)
         if created is not None:
             return Registration(created, RegistrationOutcome.CREATED)
-    elif find_table_id(connection, name) is None:
-        raise RejectedInput(Code.BAD_SCHEMA, "a new table needs columns")
     return _change(connection, name, wanted, options, given, marker_first, filled, after_rows)
 
 
@@ -161,6 +161,7 @@ def _create(
     if given is not None:
         options = options.of_new_table(schema, given)
     parameters = {"name": str(name), "folded_name": name.folded, "options": json.dumps(options.to_stored())}
+    lock_routing(connection)  # before the name is taken: a rename to it would wait for this transaction
     inserted = connection.execute(INSERT_TABLE, parameters).first()
     if inserted is None:
         return None
@@ -169,7 +170,6 @@ def _create(
     check_new_columns(schema.columns)
     options.check(schema)
     check_values(options, schema)
-    lock_routing(connection)
     if connection.execute(SELECT_SOURCE_OWNER, {"folded_source": name.folded}).scalar() is not None:
         raise RejectedInput(Code.BAD_NAME, f"{name} is a source of another table")
     connection.execute(INSERT_COUNTERS, {"table_id": table_id})

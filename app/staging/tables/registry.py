@@ -217,7 +217,7 @@ DELETE_SOURCES = sa.text("DELETE FROM mirrorgate.table_sources WHERE table_id = 
 INSERT_SOURCE = sa.text("""
     INSERT INTO mirrorgate.table_sources (folded_source, table_id) VALUES (:folded_source, :table_id)
     ON CONFLICT (folded_source) DO NOTHING""")
-"""Route a source name to a table, unless it has one."""
+"""Route a source name to a table unless it has one; wait while a rename to it ends, so look for a table afterwards."""
 
 SELECT_SOURCE_OWNER = sa.text("""
     SELECT t.name FROM mirrorgate.table_sources s JOIN mirrorgate.tables t ON t.table_id = s.table_id

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -142,6 +141,22 @@ def test_a_name_that_a_table_is_to_get_is_taken_from_then_on(engine: sa.Engine) 
         registered(engine, "NEW", ID)
 
 
+def test_a_name_that_a_table_is_just_getting_cannot_be_reserved_by_who_waits_for_it(engine: sa.Engine) -> None:
+    registered(engine, "t", ID)
+    registered(engine, "other", ID)
+    rename = DropPlan(DropAction.RENAME, new_name=TableName.parse("new"))
+    renaming = begin(engine, rename)
+    lease = "INSERT INTO mirrorgate.table_leases VALUES (:table_id, 7, gen_random_uuid())"
+    sql.run(engine, lease, table_id=renaming.table_id)
+    with ThreadPoolExecutor(1) as thread:
+        with engine.begin() as connection:
+            finish_drop(connection, renaming, Epoch(7), marker_first=False)
+            other = thread.submit(begin, engine, rename, TableName.parse("other"))
+            wait_until(lambda: sql.lock_waits(engine) == 1, within=30, what="the other rename waits for the name")
+        with rejected(Code.BAD_NAME):
+            other.result(timeout=30)
+
+
 def test_sources_that_a_recreated_table_is_to_get_are_its_own_from_then_on(engine: sa.Engine) -> None:
     registered(engine, "t", ID)
     registered(engine, "other", ID, TableOptions(sources=("fed",)))
@@ -157,18 +172,26 @@ def test_sources_that_a_recreated_table_is_to_get_are_its_own_from_then_on(engin
     assert current(engine, "t").options.sources == ("new",)
 
 
-@pytest.mark.parametrize("follows", [{"new_name": TableName.parse("new")}, {"options": TableOptions()}])
-def test_a_table_is_not_locked_while_its_drop_waits_for_the_lock_of_names(
-    engine: sa.Engine, table: Table, follows: dict[str, Any]
-) -> None:
-    plan = DropPlan(DropAction.RENAME if "new_name" in follows else DropAction.RECREATE, **follows)
+NAMED: dict[str, Callable[[sa.Engine], Table]] = {
+    "rename": lambda engine: begin(engine, DropPlan(DropAction.RENAME, new_name=TableName.parse("new"))),
+    "recreate": lambda engine: begin(engine, DropPlan(DropAction.RECREATE, options=TableOptions())),
+    "register": lambda engine: registered(engine, "new", ID),
+}
+
+
+@pytest.mark.parametrize("act", NAMED)
+def test_who_waits_for_the_lock_of_names_holds_neither_a_table_nor_a_name(engine: sa.Engine, act: str) -> None:
+    registered(engine, "t", ID)
     with ThreadPoolExecutor(1) as thread:
         with engine.begin() as connection:
             lock_routing(connection)
-            begun = thread.submit(begin, engine, plan)
-            wait_until(lambda: sql.lock_waits(engine) == 1, within=30, what="the drop waits")
-            sql.attempt(engine, "SELECT FROM mirrorgate.table_counters FOR UPDATE NOWAIT")
-        assert begun.result(timeout=30).table_id == table.table_id
+            acting = thread.submit(NAMED[act], engine)
+            wait_until(lambda: sql.lock_waits(engine) == 1, within=30, what="the other transaction waits")
+            connection.execute(sa.text("SELECT FROM mirrorgate.table_counters FOR UPDATE NOWAIT"))
+            connection.execute(sa.text("SET LOCAL lock_timeout = '1s'"))
+            connection.execute(sa.text("UPDATE mirrorgate.tables SET folded_name = 'new'"))
+            connection.execute(sa.text("UPDATE mirrorgate.tables SET folded_name = 't'"))
+        acting.result(timeout=30)
 
 
 def test_the_same_drop_again_changes_nothing_and_another_is_rejected(engine: sa.Engine) -> None:
