@@ -43,9 +43,9 @@ INSERT_LOAD = sa.text("""
             (load_id, table_id, generation, mode, begin_sequence, idle_seconds, started_by, expires_at)
         VALUES (CAST(:load_id AS uuid), :table_id, :generation, :mode, :begin_sequence, :idle_seconds, :started_by,
             clock_timestamp() + make_interval(secs => :idle_seconds))
-        RETURNING load_id)
-    UPDATE mirrorgate.table_counters SET open_load = (SELECT load_id FROM new) WHERE table_id = :table_id""")
-"""Store a new load session, and tell the requests of the stream about it."""
+        ON CONFLICT DO NOTHING RETURNING load_id)
+    UPDATE mirrorgate.table_counters SET open_load = new.load_id FROM new WHERE table_id = :table_id""")
+"""Store a new load session unless its id is used, and tell the requests of the stream about it."""
 
 BEGIN_COMPLETION = sa.text("""
     UPDATE mirrorgate.loads
@@ -110,16 +110,10 @@ def begin_load(
         if not other.state.has_ended:
             raise RejectedInput(Code.LOAD_OPEN, f"the table has the open load {other.load_id}")
         _end(connection, table, other, other.state, started_by)
-    new = {
-        "load_id": load_id,
-        "table_id": table.table_id,
-        "generation": table.generation,
-        "mode": mode,
-        "begin_sequence": counters.last_sequence + 1,
-        "idle_seconds": idle_seconds,
-        "started_by": started_by,
-    }
-    connection.execute(INSERT_LOAD, new)
+    new = {"load_id": load_id, "table_id": table.table_id, "generation": table.generation, "mode": mode}
+    begun_at = {"begin_sequence": counters.last_sequence + 1, "idle_seconds": idle_seconds, "started_by": started_by}
+    if connection.execute(INSERT_LOAD, new | begun_at).rowcount == 0:  # another table got the id at the same time
+        raise RejectedInput(Code.LOAD_ENDED, f"the id {load_id} was used for another load")
     record_event(connection, table, started_by, "load begun", details={"load": load_id, "mode": mode})
     [begun] = find_loads(connection, [load_id])
     return begun, True

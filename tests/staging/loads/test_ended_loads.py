@@ -1,5 +1,7 @@
 """How loads end: each counted once, unless a drain ended it, and no table loses its row images before."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import sqlalchemy as sa
 from prometheus_client import REGISTRY
@@ -12,8 +14,10 @@ from mirrorgate.errors import Code, RejectedInput
 from mirrorgate.parameters import LoadMode
 from tests.support.gateway_parts import registered
 from tests.support.postgres import sql
+from tests.support.rejections import rejected as rejection
 from tests.support.samples.images import KEEP
 from tests.support.samples.schemas import schema_of
+from tests.support.waiting import wait_until
 
 IDS = [LoadId(f"00000000-0000-0000-0000-00000000000{at}") for at in range(2)]
 
@@ -51,3 +55,16 @@ def test_a_table_keeps_its_row_images_until_its_load_has_ended(engine: sa.Engine
                 connection.execute(sa.text("UPDATE mirrorgate.loads SET expires_at = clock_timestamp()"))
         for kept in (RowImages.OFF, RowImages.ON):
             sql.call(engine, register_table, table.name, None, TableOptions(row_images=kept))
+
+
+def test_an_id_that_two_tables_ask_for_at_the_same_time_is_the_load_of_the_first(engine: sa.Engine) -> None:
+    tables = [registered(engine, name, schema_of({"id": "int32"}, ["id"]), KEEP) for name in "tu"]
+    asked = [(table.name, IDS[0], LoadMode.APPEND, 60.0, "sender") for table in tables]
+    with ThreadPoolExecutor(1) as thread:
+        with engine.begin() as connection:
+            begin_load(connection, *asked[0])
+            other = thread.submit(sql.call, engine, begin_load, *asked[1])
+            wait_until(lambda: sql.lock_waits(engine) == 1, within=30, what="the other table's load waits")
+        with rejection(Code.LOAD_ENDED):
+            other.result(timeout=30)
+    assert sql.value(engine, "SELECT count(*) FROM mirrorgate.table_counters WHERE open_load IS NOT NULL") == 1
