@@ -417,7 +417,7 @@ def _report_after(
 ) -> TableReport:
     """Look at a table, handle the files that follow its position, and report what `handle` leaves."""
     view = None
-    with _store_errors(target, table):
+    with store_errors(target, table):
         if zone.kind(table.folder) is not PathKind.FOLDER:
             return dropped(target, table)
         try:
@@ -489,7 +489,7 @@ def _facts(first: int, position: Position, batch: LandedBatch, effect: Effect, k
 
 
 @contextmanager
-def _store_errors(target: MirrorTarget, table: PublishedTable) -> Iterator[None]:
+def store_errors(target: MirrorTarget, table: PublishedTable) -> Iterator[None]:
     """Turn an object store's errors and a damaged log into `store_error`, other errors of deltalake into OSError."""
     try:
         yield

@@ -79,7 +79,7 @@ class DamagedTable(TemporarilyUnavailable):
     def __init__(self, detail: str) -> None:
         remedy = (
             "If the error persists, stop the mirror, delete the folder of this Delta table, and start the mirror: it "
-            "builds the table again from the landing zone."
+            "builds the table again from the landing zone. If the zone lacks its first files, also rebuild the table."
         )
         super().__init__(Code.MIRROR_AWAY, detail, remedy=remedy)
         self.errors: list[dict[str, str]] = [{"code": self.code, "detail": detail}]

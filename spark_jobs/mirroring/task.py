@@ -17,7 +17,7 @@ from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.zone import LandingZone
 from app.mirror.inspection.history import read_history
 from app.mirror.inspection.maintenance import count_small_files, optimize_table, vacuum_table
-from app.mirror.table_mirror import MirrorLimits, advance_table
+from app.mirror.table_mirror import MirrorLimits, advance_table, store_errors
 from app.mirror.target import MirrorTarget
 from app.published.table_files import PublishedTable
 
@@ -140,7 +140,8 @@ def _kept_up(job: MirrorJob, entry: DueTable, report: TableReport, *, has_commit
 
 
 def _newest_version(target: MirrorTarget, table: PublishedTable) -> int:
-    delta = target.open(table)
+    with store_errors(target, table):
+        delta = target.open(table)
     return NO_VERSION if delta is None else delta.version()
 
 

@@ -52,6 +52,18 @@ class Mirror(SmallZone):
         return [*self.delta_folder.glob("*.parquet")]
 
 
+def test_a_first_look_names_the_remedy_for_a_damaged_log(tmp_path: Path) -> None:
+    mirror = Mirror(tmp_path, NO_UPKEEP)
+    for number in range(3):
+        mirror.land_keys(number)
+        mirror.look()
+    (mirror.delta_folder / "_delta_log" / f"{1:020}.json").unlink()
+    [outcome] = mirror_tables(mirror.job, [DueTable(TABLE, None)])
+    assert outcome.failure is not None
+    assert outcome.failure.code == "mirror_away"
+    assert "the Delta table s.t is damaged" in outcome.failure.detail
+
+
 def test_a_table_is_compacted_when_it_has_as_many_small_files_as_the_setting_says(tmp_path: Path) -> None:
     mirror = Mirror(tmp_path, Upkeep(small_files=3, retention_hours=0))
     for number in range(2):
