@@ -24,7 +24,8 @@ _LOST: Final = (
 
 _TRACE: Final = (
     "The file that is named changed the key last: look at what it and the files around it did with it. If mirroring "
-    "has not applied all files yet, wait and compare again."
+    "has not applied all files yet, wait and compare again. If another program wrote to or restored a table of "
+    "Mirrorgate's mirror, stop the mirror, delete the table's folder there, and start the mirror."
 )
 
 
@@ -407,7 +408,8 @@ class FindingCode(StrEnum):
     AGAINST_UNREADABLE = Severity.ERROR.code(
         "The Delta table cannot be read: it is damaged, or it needs a feature that deltalake does not read. Deletion "
         "vectors and column mapping are read.",
-        "The detail names the cause. If it is a feature, compare with a copy of the table without it.",
+        "The detail names the cause. If it is a feature, compare with a copy of the table without it. If a table of "
+        "Mirrorgate's mirror is damaged, `mirrorgate mirror status` has the remedy.",
     )
     AGAINST_SCHEMA_DIFFERS = Severity.ERROR.code(
         "The Delta table has other columns than the files of the zone, or columns with another kind of value. Types of "
