@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from app.domain.model.landing_file import PlannedFile
 from app.domain.model.table import Epoch, Table, TableId
 from app.domain.publication import FileLimits, described
+from app.landing.landed_state import require_last_files
 from app.landing.publish import repair_file
 from app.observability.drain_metrics import PUBLISH_SECONDS
 from app.staging.connection.database import translated_errors
@@ -248,12 +249,10 @@ class DrainCycle:
                 detail = f"this drain has published file {files[0].identity.number}, which the database plans again"
                 raise InvariantBroken(Code.STALE_EPOCH, detail)
 
-    def _repair(self, table: Table, epoch: Epoch, files: Iterable[PlannedFile]) -> None:
-        """Write the files again that an operator asked for, each under its own number.
-
-        A process that dies inside leaves the request; the next owner builds and replaces the file again.
-        """
-        context = self.context
+    def _repair(self, table: Table, epoch: Epoch, files: Sequence[PlannedFile]) -> None:
+        """Write files again, none behind a gap; if the process dies inside, the next owner does it once more."""
+        context, numbers = self.context, [file.identity.number for file in files]
+        require_last_files(context.zone, table.name, numbers[-1], numbers)
         for built in self.builder.build([BuildOrder(file, epoch) for file in files]):
             if isinstance(built, BuildFailure):
                 raise built.error()

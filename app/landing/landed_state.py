@@ -9,7 +9,7 @@ belongs to. Invariant: the drain publishes into, repairs in and deletes only a f
 
 import hashlib
 import io
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import BinaryIO, Final
@@ -179,6 +179,14 @@ def numbers_beyond(zone: LandingZone, name: TableName, recorded: FileNumber) -> 
             if number is not None and number > recorded:
                 found.add(number)
     return sorted(found)
+
+
+def require_last_files(zone: LandingZone, name: TableName, last: FileNumber, repaired: Collection[FileNumber]) -> None:
+    """Raise InvariantBroken `last_file_missing` if the last recorded files are gone, unless all are being repaired."""
+    there = max((number for number in numbers_beyond(zone, name, FileNumber(0)) if number <= last), default=last - 1)
+    gone = [FileNumber(number) for number in range(there + 1, last + 1) if number not in repaired]
+    if gone:
+        raise InvariantBroken(Code.LAST_FILE_MISSING, f"gone from {name.folder}, not moved by Fabric: {_shown(gone)}")
 
 
 def unknown_files(

@@ -16,10 +16,10 @@ from typing import Final, TypeAlias, TypeVar
 
 import structlog
 
-from app.domain.model.landing_file import BuiltFile, PlannedFile, file_name
+from app.domain.model.landing_file import BuiltFile, PlannedFile
 from app.domain.model.table import Epoch, FileNumber, Table, TableId
 from app.domain.publication import described
-from app.landing.landed_state import find_file
+from app.landing.landed_state import find_file, require_last_files
 from app.landing.publish import Scratch, make_visible, prepare_folder
 from app.observability.drain_metrics import LAST_PUBLISHED, PUBLISHED_FILES, PUBLISHED_ROWS
 from app.observability.tracing import TRACING, TraceParent, mark_failed, traceparent_of
@@ -118,18 +118,9 @@ class Publishing:
                 context.claimed_zone.require()
                 prepare_folder(context.zone, entry.table, context.installation_id, scratch, published_before=last > 0)
                 if last > 0 and find_file(context.zone, entry.table.name, last) is None:
-                    self._require_repair(entry.table, last)
-
-    def _require_repair(self, table: Table, last: FileNumber) -> None:
-        """Raise InvariantBroken `last_file_missing` unless the repair of this file is asked for.
-
-        Fabric leaves the last file (docs/contribute/publication-protocol.md), so someone else has deleted it.
-        """
-        with translated_errors(), self.context.engine.begin() as connection:
-            repaired = numbers_to_repair(connection, table, after=FileNumber(last - 1))
-        if last not in repaired:
-            path = f"{table.name.folder}/{file_name(last)}"
-            raise InvariantBroken(Code.LAST_FILE_MISSING, f"{path} is gone, and Fabric has not moved it")
+                    with translated_errors(), context.engine.begin() as connection:
+                        repaired = numbers_to_repair(connection, entry.table, after=FileNumber(0))
+                    require_last_files(context.zone, entry.table.name, last, repaired)
 
     def _publish_one_of_each(self, results: Sequence[tuple[ClaimedTable, BuildResult]], failures: Failures) -> None:
         """Register, rename (W7) and record (W8) one file of each table; a process that dies may leave any step undone.

@@ -185,13 +185,36 @@ def test_a_last_file_that_is_gone_stops_its_table_until_it_is_written_again(
     table = current(engine, "t")
     assert (table.state, landed_keys(landing_zone, "t")) == (TableState.QUARANTINED, [])
     assert sql.value(engine, "SELECT state_reason FROM mirrorgate.tables") == (
-        f"last_file_missing: t/{ONE} is gone, and Fabric has not moved it"
+        "last_file_missing: gone from t, not moved by Fabric: 1"
     )
     with engine.begin() as connection:
         request_repair(connection, table.name, table.generation, FileNumber(1), "operator")
         release(connection, table.name, table.generation, "operator", "the file is written again")
     drain(worker)
     assert landed_keys(landing_zone, "t") == [[1, 2], [3]]
+
+
+def test_no_file_is_written_again_behind_a_gap(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None
+) -> None:
+    worker = new_worker()
+    for key in (3, 4, 5):
+        drain(worker)
+        stage_keys(engine, current(engine, "t"), [key])
+    for number in (2, 3):
+        (landing_zone / "t" / f"{number:020}.parquet").unlink()
+    drain(worker)
+    assert sql.value(engine, "SELECT state_reason FROM mirrorgate.tables") == (
+        "last_file_missing: gone from t, not moved by Fabric: 2, 3"
+    )
+    for number, content in ((3, [[1, 2]]), (2, [[1, 2], [3], [4], [5]])):
+        table = current(engine, "t")
+        with engine.begin() as connection:
+            request_repair(connection, table.name, table.generation, FileNumber(number), "operator")
+            release(connection, table.name, table.generation, "operator", "the files are written again")
+        drain(worker)
+        assert landed_keys(landing_zone, "t") == content
+    assert current(engine, "t").state is TableState.ACTIVE
 
 
 def test_a_corrupt_payload_quarantines_and_publishes_nothing(

@@ -699,8 +699,8 @@ class Code(StrEnum):
         "(docs/troubleshoot/quarantined.md#foreign_file).",
     )
     LAST_FILE_MISSING = Kind.BROKEN.code(
-        "The last file of the table was deleted by someone other than Fabric, and the next one would follow a gap.",
-        "Have the file written again (`mirrorgate tables repair`) and release the table, or rebuild or recreate it "
+        "The last files of the table were deleted by someone other than Fabric, and the next one would follow a gap.",
+        "Have each file written again (`mirrorgate tables repair`), then release the table, or rebuild or recreate it "
         "(docs/troubleshoot/quarantined.md).",
     )
     LANDING_FOLDER_LOST = Kind.BROKEN.code(
@@ -767,9 +767,9 @@ class Code(StrEnum):
     )
     LANDING_FILE_GAP = Kind.BROKEN.code(
         "A file number is missing in the landing zone, so the files after it wait.",
-        "Publish the missing file. If it is lost, or the target lost a table whose files Fabric has purged, land the "
-        "table again with `mirrorgate tables rebuild` or `recreate`. Of another publisher, drop the folder, recreate "
-        "it and load the table again.",
+        "Publish the missing file (`mirrorgate tables repair`). If it is lost, or the target lost a table whose files "
+        "Fabric has purged, land the table again with `mirrorgate tables rebuild` or `recreate`. Of another publisher, "
+        "drop the folder, recreate it and load the table again.",
     )
     LANDING_ORDER_UNSUPPORTED = Kind.BROKEN.code(
         "The files of a table have no order that the mirror can rely on: their names are not numbers, or they are "
