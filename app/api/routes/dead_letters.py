@@ -71,7 +71,7 @@ def list_dead_letters(
 
 
 @router.get(
-    "/{letter_id}",
+    "/{letter_id:digits}",
     summary="Download the message of a dead letter",
     response_class=Response,
     responses={200: {"description": "The message", "content": _MESSAGE}, **problems(400, 401, 403, 404, 422, 503)},
@@ -104,7 +104,7 @@ async def replay_dead_letters(
 
 
 @router.post(
-    "/{letter_id}/replay",
+    "/{letter_id:digits}/replay",
     status_code=202,
     summary="Replay a dead letter, optionally with a corrected message",
     response_model=ReplayedModel,
@@ -144,7 +144,7 @@ def discard_dead_letters(
 
 
 @router.delete(
-    "/{letter_id}",
+    "/{letter_id:digits}",
     summary="Discard a dead letter",
     responses=_RESPONSES,
 )

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Self
 
 from fastapi import Query
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, TypeAdapter
+from starlette.convertors import StringConvertor, register_url_convertor
 
 from app.domain.model.table_options import TableOptions
 from mirrorgate.errors import Code
@@ -97,6 +98,16 @@ def _as_integer(value: Any) -> Any:
 
 WHOLE_NUMBER: Final = BeforeValidator(_as_integer)
 """Validator of an integer from a caller. Place it after the bounds, or the contract loses them."""
+
+
+class _DigitsConvertor(StringConvertor):
+    """Match digits in a path, and leave them a string: int() rejects thousands of them."""
+
+    regex = "[0-9]+"
+
+
+register_url_convertor("digits", _DigitsConvertor())
+
 PageLimit = Annotated[int, Query(ge=1, le=MAX_PAGE_ENTRIES, description="Maximum number of entries."), WHOLE_NUMBER]
 AfterId = Annotated[int, Query(ge=0, le=MAX_ID, description="Only entries with a greater id."), WHOLE_NUMBER]
 

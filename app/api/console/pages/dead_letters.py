@@ -20,6 +20,7 @@ from app.api.operations.table_operations import (
     replay_one,
     replay_waiting,
 )
+from app.api.schemas.common import MAX_ID
 from app.console.render import Notice, link, links_of
 from app.domain.access.rights import Right
 from app.domain.model.dead_letter import LetterState
@@ -46,12 +47,11 @@ MAX_REPLAYED: Final = 500
 MAX_SHOWN_BYTES: Final = 128 * 2**10
 """Bytes of a message that its page shows; a longer one is downloaded."""
 
-_MAX_ID: Final = 2**63 - 1
 _SELECTED: Final = "letter-"
 """Start of the names of the checkboxes in the list; the id of the dead letter follows."""
 
-_Id = Annotated[int | None, Query(ge=0, le=_MAX_ID)]
-_LetterId = Annotated[int, Path(ge=1, le=_MAX_ID)]
+_Id = Annotated[int | None, Query(ge=0, le=MAX_ID)]
+_LetterId = Annotated[int, Path(ge=1, le=MAX_ID)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def _named(tables: Mapping[TableId, NamedTable], wanted: str) -> NamedTable | No
     return next((one for one in tables.values() if one.is_live and one.name.folded == wanted.casefold()), None)
 
 
-@router.get(PATH + "/{letter_id}")
+@router.get(PATH + "/{letter_id:digits}")
 def one_letter(
     letter_id: _LetterId,
     user: ConsoleUser,
@@ -148,7 +148,7 @@ def one_letter(
     return _letter_page(user, letter_id, with_message=bool(message), done=bool(done))
 
 
-@router.get(PATH + "/{letter_id}/message")
+@router.get(PATH + "/{letter_id:digits}/message")
 def download(letter_id: _LetterId, user: ConsoleUser) -> Response:
     """Return the message byte for byte, as a file: no browser renders it."""
     principal = user.require(Right.ADMIN)
@@ -158,7 +158,7 @@ def download(letter_id: _LetterId, user: ConsoleUser) -> Response:
     return Response(written.content, headers={"Content-Disposition": named}, media_type="application/octet-stream")
 
 
-@router.post(PATH + "/{letter_id}/replay")
+@router.post(PATH + "/{letter_id:digits}/replay")
 async def replay(letter_id: _LetterId, user: ConsoleUser, form: ConsoleForm) -> Response:
     """Replay a dead letter, with the corrected message if the form has another one than was kept."""
     principal = user.require(Right.ADMIN)
@@ -184,7 +184,7 @@ async def replay(letter_id: _LetterId, user: ConsoleUser, form: ConsoleForm) -> 
     return see_other(f"{PATH}/{letter_id}?done=1")
 
 
-@router.post(PATH + "/{letter_id}/discard")
+@router.post(PATH + "/{letter_id:digits}/discard")
 def discard(letter_id: _LetterId, user: ConsoleUser, form: ConsoleForm) -> Response:
     """Discard a dead letter after its id was typed in."""
     principal = user.require(Right.ADMIN)
