@@ -19,7 +19,7 @@ are staged. It reports all problems of a request together.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from app.domain.access.mask_secret import MaskSecret
 from app.domain.access.rights import Principal
@@ -105,12 +105,13 @@ class ExactPath:
 
         Each attempt reads it as its tables say then. Raises RejectedInput, TemporarilyUnavailable or AlreadyStaged.
         """
-        told: dict[str, Any] = {}  # by the first attempt: a repeat registers nothing
+        first: ParsedRequest | None = None
 
         async def attempt() -> IngestResult:
+            nonlocal first
             parsed = await asyncio.to_thread(reader.exact, self.typer.table_cache, self.typer.principal)
-            told.update({"ignored": parsed.ignored, "registered": parsed.registered} | told)
-            parsed = replace(parsed, **told)
+            first = first or parsed  # later attempts register nothing
+            parsed = replace(parsed, ignored=first.ignored, registered=first.registered)
             if has_moved:
                 self.typer.forget(parsed)
             try:

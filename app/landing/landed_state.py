@@ -182,7 +182,11 @@ def numbers_beyond(zone: LandingZone, name: TableName, recorded: FileNumber) -> 
 
 
 def require_last_files(zone: LandingZone, name: TableName, last: FileNumber, repaired: Collection[FileNumber]) -> None:
-    """Raise InvariantBroken `last_file_missing` if the last recorded files are gone, unless all are being repaired."""
+    """Raise InvariantBroken `last_file_missing` if the last recorded files are gone, unless all are being repaired.
+
+    Fabric moves files in their order and leaves the last one (docs/contribute/publication-protocol.md), so someone else
+    has deleted what is missing behind the newest file that is there.
+    """
     there = max((number for number in numbers_beyond(zone, name, FileNumber(0)) if number <= last), default=last - 1)
     gone = [FileNumber(number) for number in range(there + 1, last + 1) if number not in repaired]
     if gone:

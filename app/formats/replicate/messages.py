@@ -196,11 +196,13 @@ def transaction_id(written: Any) -> str | None:
 
 def transaction_order(written: Any) -> int | None:
     """Return the `transactionEventCounter` of headers; None for anything but a whole number."""
-    number = int(written[:4_000]) if isinstance(written, str) and written.isascii() and written.isdecimal() else written
+    number = int(written) if isinstance(written, str) and _ORDER.fullmatch(written) else written
     return number if type(number) is int and 0 <= number < _MAX_ORDER else None
 
 
 _MAX_ORDER: Final = 2**63
+_ORDER: Final = re.compile("[0-9]{1,1000}")
+"""A number with zeros before it; int() raises ValueError for 4,301 digits."""
 
 
 def is_false(written: Any) -> bool:

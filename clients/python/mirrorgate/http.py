@@ -332,9 +332,13 @@ def options_of(url: str, key: str, certificate: Path | None) -> dict[str, Any]:
             f"the certificate of the gateway, {certificate}, cannot be read: {why}",
             remedy="Run the command as a user that may read the certificate, or put the file back.",
         ) from error
-    headers = {"Authorization": f"Bearer {key}"}
-    options = {"base_url": url, "headers": headers, "timeout": ANSWER_SECONDS, "verify": verify}
-    return options | {"trust_env": not is_here}
+    return {
+        "base_url": url,
+        "headers": {"Authorization": f"Bearer {key}"},
+        "timeout": ANSWER_SECONDS,
+        "verify": verify,
+        "trust_env": not is_here,
+    }
 
 
 def _stored_key(file: Path) -> str:

@@ -10,7 +10,6 @@ Each error has a stable `code`, which says what it means and what to do. Invaria
 value or a secret.
 """
 
-import copyreg
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -40,7 +39,7 @@ class MirrorgateError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without `__init__`, whose arguments differ: a pool of processes hangs on an error that does not."""
-        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+        return Exception.__new__, (type(self), *self.args), self.__dict__
 
     @property
     def kind(self) -> Kind:
