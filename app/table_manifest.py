@@ -1,10 +1,11 @@
 """Table manifests: YAML that declares tables, and the registrations that it means.
 
-Reading checks the YAML, the names of tables, and that each is declared once. Everything else is for the gateway to
-check, by a dry run of each registration. The place that an answer names by a JSON Pointer becomes a line of the file.
+Reading checks the YAML, the names of tables, and that each table and source is declared once. Everything else is for
+the gateway to check, by a dry run of each registration. The place that an answer names by a JSON Pointer becomes a line
+of the file.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,13 @@ class DeclaredTable:
         """File and line."""
         return f"{self.entry.findings.file}, line {self.entry.line}"
 
+    @property
+    def sources(self) -> list[Any]:
+        """The option `sources`; empty if the manifest omits it, or has no list there."""
+        options = self.registration["options"]
+        given = options.get("sources") if isinstance(options, dict) else None
+        return given if isinstance(given, list) else []
+
     def wrong(self, pointer: str, code: Code, detail: str, remedy: str) -> Misplaced:
         """Return an error with the line of what a JSON Pointer into the registration names."""
         path = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
@@ -53,14 +61,28 @@ def read_manifest(text: str, file: str) -> list[DeclaredTable]:
                     remedy = "Declare it once. Letter case does not distinguish names."
                     raise entry.members()["name"].wrong(Code.BAD_NAME, detail, remedy)
                 tables[table.name.folded] = table
+    _check_sources(tables.values(), findings)
     findings.check()
     return list(tables.values())
 
 
+def _check_sources(tables: Collection[DeclaredTable], findings: Findings) -> None:
+    """Note each source that another table of the file has or is: the dry run of either table would accept it."""
+    names, owners = {str(table.name): table for table in tables}, dict[str, DeclaredTable]()
+    for table, place, source in ((one, *entry) for one in tables for entry in enumerate(one.sources)):
+        owner = owners.setdefault(str(source).casefold(), table)
+        other = names.get(str(source), table) if owner is table else owner
+        if other is not table:
+            with findings.noted():
+                detail = f"is also the table at {other.location}, or one of its sources"
+                raise table.wrong(f"/options/sources/{place}", Code.BAD_OPTION, detail, "Declare it once.")
+
+
 def _table(entry: YamlValue) -> DeclaredTable:
     members = entry.members(required=["name", "columns"])
+    text = members["name"].text()
     try:
-        name = TableName.parse(members["name"].text())
+        name = TableName.parse(text)
     except RejectedInput as error:
         raise members["name"].wrong(error.code, error.detail, error.remedy) from None
     declared = {key: member.content() for key, member in members.items() if key != "name"}
@@ -68,7 +90,8 @@ def _table(entry: YamlValue) -> DeclaredTable:
     if isinstance(given, dict):
         omitted = CHOSEN_AT_CREATION.difference(given)
         defaults = {option: value for option, value in DEFAULT_OPTIONS.to_json().items() if option not in omitted}
-        declared["options"] = defaults | given
+        nulls = {option for option, value in given.items() if value == "null" and defaults.get(option, "") is None}
+        declared["options"] = defaults | {option: value for option, value in given.items() if option not in nulls}
     return DeclaredTable(name, declared, entry)
 
 

@@ -8,7 +8,7 @@ import json
 import shlex
 import sys
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -222,9 +222,7 @@ def _format(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
-    if value is None:
-        return "none"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 _STANDARD_INPUT: Final = Path("-")
@@ -355,15 +353,8 @@ def _finish(plan: Plan, done: list[TablePlan], end: BaseException | None, as_jso
 
 
 def _reported(table: TablePlan) -> dict[str, Any]:
-    return {
-        "table": table.name,
-        "action": table.action,
-        "generation": table.generation,
-        "added": table.added,
-        "changed": table.changed,
-        "rejections": [{"detail": rejection.detail, "remedy": rejection.remedy} for rejection in table.rejections],
-        "notes": table.notes,
-    }
+    described = {name: value for name, value in asdict(table).items() if name not in ("name", "location", "request")}
+    return {"table": table.name, "action": table.action, **described}
 
 
 def _show(plan: Plan) -> None:

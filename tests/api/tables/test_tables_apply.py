@@ -158,7 +158,7 @@ def test_a_table_that_fails_stops_it_and_the_same_command_goes_on(gateway: Gatew
     gateway.register("other", {"id": "int64"})
     takes = ORDERS.replace(
         "      - {name: note, type: string}",
-        "      - {name: note, type: string}\n    options: {sources: [sales.lines]}",
+        "      - {name: note, type: string}\n    options: {sources: [sales.LINES]}",
     )
     ended = apply(takes + "  - {name: z, columns: [{name: id, type: date}]}\n", "--yes")
     assert ended.status == 1

@@ -62,6 +62,7 @@ def test_anchors_may_save_repetition() -> None:
     [
         ("type: int64", "type: !!int 64", "line 5: tables[0].columns[0].type", "has a tag"),
         ("type: int64", "type:", "line 5: tables[0].columns[0].type", "has no value"),
+        ("name: sales.orders", "name: !!int 5", "line 2: tables[0].name", ": has a tag"),
         ("name: sales.orders", "name: a.b.c", "line 2: tables[0].name", "must be name or schema.name"),
         ("name: sales.orders", "title: orders", "line 2: tables[0]", "'name' is missing"),
         ("key_columns: [id]", "name: again", "line 3: tables[0].name", "is already on line 2"),
@@ -74,6 +75,7 @@ def test_anchors_may_save_repetition() -> None:
 def test_what_is_wrong_is_named_by_line_and_path(before: str, after: str, place: str, said: str) -> None:
     error = rejection(ORDERS.replace(before, after))
     assert error.detail.startswith(f"tables.yaml, {place}: ")
+    assert error.detail.count("tables.yaml") == 1
     assert said in error.detail
 
 
@@ -92,6 +94,23 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
 def test_a_table_declared_twice_is_rejected_in_any_letter_case() -> None:
     error = rejection(ORDERS + ORDERS.partition("\n")[2].replace("sales", "Sales"))
     assert "tables[1].name: the table is already declared at tables.yaml, line 2" in error.detail
+
+
+@pytest.mark.parametrize("sources", ["[shop.x]", "[y, Shop.X]", "[sales.orders]"])
+def test_a_source_that_another_table_has_or_is_is_rejected(sources: str) -> None:
+    text = ORDERS + "    options: {sources: [shop.x, SHOP.x]}\n"
+    text += f"  - {{name: other, columns: [{{name: id, type: int64}}], options: {{sources: {sources}}}}}\n"
+    error = rejection(text)
+    place = sources.count(",")
+    assert f"line 8: tables[1].options.sources[{place}]: is also the table at tables.yaml, line 2" in error.detail
+    kept_apart = text.replace(sources, "[sales.ORDERS, y]")  # a source in another letter case can be another table
+    assert len(read_manifest(kept_apart, "f")) == 2
+
+
+def test_null_means_no_value_for_an_option_that_has_none_by_default() -> None:
+    (table,) = read_manifest(ORDERS + "    options: {binary_encoding: null, filter: null, exclude: [null]}\n", "f")
+    options = table.registration["options"]
+    assert (options["binary_encoding"], options["filter"], options["exclude"]) == (None, None, ["null"])
 
 
 @pytest.mark.parametrize(
