@@ -1,4 +1,5 @@
-/* The script of every page. Pages work without it: it refreshes their live parts, and closes the menu.
+/* The script of every page. Pages work without it: it refreshes their live parts, closes the menu, and
+ * holds a form back that is on its way already.
  *
  * An element with `hx-trigger="refresh"` is a live part. Every 5 seconds, or `data-every`, while the page is visible,
  * it gets the event `refresh`, and htmx changes what is new in it. The header says whether the numbers are live.
@@ -6,12 +7,13 @@
 "use strict";
 (() => {
   const EVERY_SECONDS = 5;
+  const SENDING_SECONDS = 10;
   const live = document.getElementById("live");
   const refreshed = new WeakMap();
   const parts = () => document.querySelectorAll("[hx-trigger~='refresh']");
 
   const show = (state, text) => {
-    if (!live || live.dataset.liveState === state) return;
+    if (!live || live.textContent === text) return;
     live.dataset.liveState = state;
     live.textContent = text;
   };
@@ -50,10 +52,22 @@
     document.addEventListener("visibilitychange", refresh);
     const fail = () => show("lost", "Not live: the gateway does not answer");
     document.addEventListener("htmx:error", fail);
-    document.addEventListener("htmx:response:error", fail);
-    document.addEventListener("htmx:after:swap", () => { show("on", "Live"); badge(); });
+    document.addEventListener("htmx:after:swap", (event) => {  // also after an error, which changes nothing
+      if (event.detail.ctx.response.status >= 400) return show("lost", "Not live: load the page again to see why");
+      show("on", "Live");
+      badge();
+    });
     window.addEventListener("offline", fail);
   }
+
+  // A second press while the first one is on its way would repeat the action, and show the error of the repetition.
+  let sent = -Infinity;
+  document.addEventListener("submit", (event) => {
+    if (event.target.method !== "post") return;
+    if (event.timeStamp - sent < SENDING_SECONDS * 1000) event.preventDefault();
+    else sent = event.timeStamp;
+  });
+  window.addEventListener("pageshow", () => { sent = -Infinity; });
 
   const menu = document.querySelector("details.menu");
   if (menu) {

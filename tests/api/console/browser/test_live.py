@@ -11,6 +11,15 @@ from tests.support.postgres import sql
 REFRESH: str = "() => htmx.trigger('#overview-live', 'refresh')"
 """What the script of the page does every five seconds."""
 
+PRESSES: str = """() => {
+    const form = document.querySelector("form.card");
+    const press = () => form.dispatchEvent(new SubmitEvent("submit", { bubbles: true, cancelable: true }));
+    const twice = [press(), press()];
+    window.dispatchEvent(new Event("pageshow"));
+    return [...twice, press()];
+}"""
+"""Presses the button of a form twice, comes back to the page, and presses it again; returns what would be sent."""
+
 
 def test_a_new_trouble_appears_without_loading_the_page(visitor: Visitor, gateway: Gateway) -> None:
     gateway.register("sales.orders", {"id": "int64"}, ["id"]).raise_for_status()
@@ -45,6 +54,19 @@ def test_the_page_says_when_it_is_not_live_and_when_it_is_again(visitor: Visitor
     visitor.context.set_offline(False)
     visitor.page.evaluate(REFRESH)
     expect(visitor.page.locator("#live")).to_have_text("Live")
+
+
+def test_a_page_that_is_gone_is_not_live(visitor: Visitor, gateway: Gateway, api_engine: sa.Engine) -> None:
+    gateway.register("sales.orders", {"id": "int64"}, ["id"]).raise_for_status()
+    visitor.open("/console/tables/sales.orders")
+    sql.run(api_engine, "UPDATE mirrorgate.tables SET folded_name = 'other', name = 'other'")
+    visitor.page.evaluate(REFRESH.replace("overview", "table"))
+    expect(visitor.page.locator("#live")).to_have_text("Not live: load the page again to see why")
+
+
+def test_a_form_on_its_way_is_not_sent_again(visitor: Visitor) -> None:
+    visitor.open("/console/keys/new")
+    assert visitor.page.evaluate(PRESSES) == [True, False, True]
 
 
 def test_a_session_that_has_ended_leads_to_the_sign_in_page(visitor: Visitor, api_engine: sa.Engine) -> None:
