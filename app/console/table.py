@@ -10,7 +10,6 @@ that any table fits. `progress_text` is what the console says of a rebuild.
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import NoneType
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -69,18 +68,9 @@ def options_of(table: Table) -> list[tuple[str, str, bool]]:
 
 
 def _shown(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) if value else _EMPTY[type(value)]
+    is_empty = value is None or (not value and isinstance(value, list | tuple | dict))
+    text = value if isinstance(value, str) else "none" if is_empty else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _MAX_VALUE else text[:_MAX_VALUE] + "…"
-
-
-_EMPTY: Final[dict[type, str]] = {
-    bool: "false",
-    list: "none",
-    tuple: "none",
-    dict: "none",
-    int: "0",
-    NoneType: "none",
-}
 
 
 def changes_of(stored: StoredVersion, before: StoredVersion | None) -> list[str]:
@@ -88,15 +78,12 @@ def changes_of(stored: StoredVersion, before: StoredVersion | None) -> list[str]
     if before is None or before.generation != stored.generation:
         keys = ", ".join(stored.schema.key_columns) or "none"
         return [f"{len(stored.schema.columns)} columns; key: {keys}"]
+    new, old = stored.schema, before.schema
     return [
-        *column_changes(stored.schema.columns, before.schema.columns),
-        *_table_changes(stored.schema, before.schema),
+        *column_changes(new.columns, old.columns),
+        *([f"key: {', '.join(new.key_columns)}"] if new.key_columns != old.key_columns else ()),
+        *(["files have a row marker from here on"] if old.bare and not new.bare else ()),
     ]
-
-
-def _table_changes(new: TableSchema, old: TableSchema) -> list[str]:
-    found = [f"key: {', '.join(new.key_columns)}"] if new.key_columns != old.key_columns else []
-    return found + (["files have a row marker from here on"] if old.bare and not new.bare else [])
 
 
 MAX_CELLS: Final = 1_500

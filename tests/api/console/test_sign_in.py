@@ -165,10 +165,14 @@ def test_a_session_ends_when_its_key_is_deleted_or_rotated_without_an_overlap(
         wait_until(lambda: browser.get("/console").status_code == 303, within=60, what=f"the session ends ({end})")
 
 
-def test_a_key_without_the_right_to_read_sees_a_page_that_says_so(browser: httpx.Client, gateway: Gateway) -> None:
-    sign_in(browser, gateway.new_key("ingest", tables=["a.*"])["key"])
+@pytest.mark.parametrize(("right", "way_out"), [("ingest", "/console/producers"), ("register", "/console/sign-in")])
+def test_a_key_without_the_right_to_read_sees_a_page_that_says_so(
+    browser: httpx.Client, gateway: Gateway, right: str, way_out: str
+) -> None:
+    sign_in(browser, gateway.new_key(right, tables=["a.*"])["key"])
     answer = browser.get("/console")
     assert answer.status_code == 403
+    assert f'<a class="button" href="{way_out}">' in answer.text
     assert "without the right <code>read</code>" in answer.text
     assert "/console/keys" not in answer.text
 

@@ -173,6 +173,8 @@ class Act:
     right: Right = Right.ADMIN
     path: str = ""
     """Path of the page with the question and the form, below the page of the table; empty for the name."""
+    shows: str = ""
+    """Path of the page after it, below the page of the table."""
 
     @property
     def address(self) -> str:
@@ -423,6 +425,7 @@ _ACTS: Final = (
         lambda sent: sent.operation.drop(),
         states=_NOT_DROPPING,
         question=Question("Drop {}", "Drop this table?", "Drop the table", _ask_drop),
+        shows="/events",  # also once the table is gone
     ),
     Act(
         "repair",

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Response
 
@@ -57,9 +57,9 @@ def overview(user: ConsoleUser) -> Response:
     """Show the overview."""
     principal = user.require(Right.READ)
     with translated_errors(), user.gateway.engine.begin() as connection:
-        seen = _read(connection, principal)
-        plots = _plots(connection, principal, seen.tables)
-    live = _live(user, seen)
+        seen, settings = visible_summaries(connection, principal), durability(connection)
+        plots = _plots(connection, principal, seen)
+    live = _live(user, seen, settings)
     chrome = user.chrome("overview", alerts=len(live["troubles"]))
     return page(user.request, "overview.html", chrome, plots=plots, **live)
 
@@ -69,8 +69,8 @@ def live_part(user: ConsoleUser) -> Response:
     """Return the part of the overview that changes all the time."""
     principal = user.require(Right.READ)
     with translated_errors(), user.gateway.engine.begin() as connection:
-        seen = _read(connection, principal)
-    return user.page("overview_live.html", "overview", **_live(user, seen))
+        seen, settings = visible_summaries(connection, principal), durability(connection)
+    return user.page("overview_live.html", "overview", **_live(user, seen, settings))
 
 
 @router.get("/console/fragments/overview-plots")
@@ -88,24 +88,15 @@ def _plots(connection: Connection, principal: Principal, seen: Sequence[TableSum
     return hour_plots(history(connection, HOUR_MINUTES, table_ids=ids), datetime.now(UTC))
 
 
-class _Seen(NamedTuple):
-    tables: Sequence[TableSummary]
-    settings: Durability
-
-
-def _read(connection: Connection, principal: Principal) -> _Seen:
-    return _Seen(visible_summaries(connection, principal), durability(connection))
-
-
-def _live(user: SignedIn, seen: _Seen) -> dict[str, Any]:
+def _live(user: SignedIn, seen: Sequence[TableSummary], settings: Durability) -> dict[str, Any]:
     """Return the values of `overview_live.html`."""
     _, known = gateway_health(user.gateway)
-    facts = replace(known, tables=seen.tables, findings=tuple(_findings(user.gateway, seen.settings)))
+    facts = replace(known, tables=seen, findings=tuple(_findings(user.gateway, settings)))
     sees_doctor = DOCTOR in [section.path for section in user.base.sections]
     return {
         "states": parts(facts),
         "troubles": attention(troubles(facts), DOCTOR if sees_doctor else None),
-        "totals": totals_of(seen.tables),
+        "totals": totals_of(seen),
         "drains": None if facts.gateway is None else facts.gateway.drains,
         "backlog_share": facts.fullest_share,
     }

@@ -227,7 +227,8 @@ async def rows(visit: VisitDep, version: str = "") -> Response:
     wanted = number_in(asked, -1)
     notice, shown, found = None, None, None
     if reader is not None:
-        limit = _row_limit(len(seen.table.schema.columns))
+        columns = min(len(seen.table.schema.columns), MAX_COLUMNS)
+        limit = max(1, min(MAX_ROWS, MAX_CELLS // max(1, columns)))
         try:
             found = await reader.read(seen.table.name, None if wanted < 0 else wanted, limit)
         except (RejectedInput, TemporarilyUnavailable) as error:
@@ -252,13 +253,8 @@ def _seen_rows(visit: Visit) -> SeenTable:
         return visit.seen(connection, "Rows")
 
 
-def _row_limit(columns: int) -> int:
-    """Return how many rows to read of a table with so many columns."""
-    return max(1, min(MAX_ROWS, MAX_CELLS // max(1, min(columns, MAX_COLUMNS))))
-
-
 @router.get(PATH + "/events")
-def events(visit: VisitDep) -> Response:
+def events(visit: VisitDep, done: str = "") -> Response:
     """Show a page of what operators and the drain did to the tables of a name, dropped ones included, newest first."""
     start = visit.number("before", NEWEST)
     with translated_errors(), visit.gateway.engine.begin() as connection:
@@ -269,6 +265,7 @@ def events(visit: VisitDep) -> Response:
     return visit.page(
         "table/events.html",
         head,
+        notice=notice_of(done),
         names=names,
         events=found,
         newest=None if start == NEWEST else link,
@@ -290,7 +287,7 @@ def _submit(act: Act, sent: SubmissionDep) -> Response:
     """Act, and go to the page of the table, which says what was done; show an error above the question, if any."""
     found = sent.attempt(act.call, act.right)
     if not isinstance(found, Notice):
-        return see_other(table_path(sent.visit.table) + (f"?done={act.name}" if found else ""))
+        return see_other(table_path(sent.visit.table) + act.shows + (f"?done={act.name}" if found else ""))
     if act.question is not None and act.question.is_repeated:
         return _question_page(act, sent.visit, sent.form, found)
     return _status_page(sent.visit, found)
