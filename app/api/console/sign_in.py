@@ -65,11 +65,15 @@ async def sign_in(request: Request, gateway: GatewayDep) -> Response:
     form = await read_form(request)
     target = safe_next(form.raw("next"))
     SIGN_IN_ATTEMPTS.check(_address(request))
+    key, former, exchange = form.raw("key").strip(), request.cookies.get(SESSION_COOKIE), exchange_of(request.scope)
     try:
-        token = await asyncio.to_thread(_start, gateway, form.raw("key").strip(), request.cookies.get(SESSION_COOKIE))
+        secret_hash = ApiKey.parse(key).secret_hash
+        credential = await asyncio.to_thread(gateway.authenticator.credential, key)
     except RejectedInput as error:
         SIGN_IN_ATTEMPTS.note_failure(_address(request))
-        return _rejected(request, gateway, target, form.raw("key").strip(), error)
+        return _rejected(request, gateway, target, key, error)
+    gateway.authenticator.rate_limiter.admit(credential, exchange.head.content_length, exchange)
+    token = await asyncio.to_thread(new_session, gateway, credential, former, secret_hash=secret_hash)
     answer = see_other(target)
     set_session_cookie(request, answer, token)
     return answer
@@ -100,13 +104,6 @@ def set_theme(request: Request, form: ConsoleForm) -> Response:
         secure=is_secure(request),
     )
     return answer
-
-
-def _start(gateway: Gateway, key: str, former: str | None) -> SessionToken:
-    """Return the token of a new session of this key. Raises RejectedInput `unauthenticated`."""
-    secret_hash = ApiKey.parse(key).secret_hash
-    credential = gateway.authenticator.credential(key)
-    return new_session(gateway, credential, former, secret_hash=secret_hash)
 
 
 def new_session(
