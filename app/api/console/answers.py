@@ -262,7 +262,7 @@ async def _console_form(request: Request, user: ConsoleUser) -> FormFields:
         raise RejectedInput(
             Code.FORBIDDEN,
             "the form does not belong to your session",
-            remedy="Load the page again and repeat the action. You may have signed in again since it was loaded.",
+            remedy="Go back, load that page again and repeat the action. You may have signed in again since then.",
         )
     return form
 

@@ -203,6 +203,7 @@ def test_unknown_pages_are_problem_pages_with_a_remedy(browser: httpx.Client) ->
     assert answer.status_code == 404
     assert "What to do" in answer.text
     assert 'aria-label="Console"' in answer.text
+    assert browser.get("/console/audit?before=-1").text.count("parameter before") == 1
 
 
 def test_an_unauthenticated_body_is_small(browser: httpx.Client) -> None:
