@@ -1,5 +1,4 @@
-/* The script of every page. Pages work without it: it refreshes their live parts, closes the menu, and
- * holds a form back that is on its way already.
+/* The script of every page. Pages work without it: it refreshes live parts, closes the menu, sends a form once.
  *
  * An element with `hx-trigger="refresh"` is a live part. Every 5 seconds, or `data-every`, while the page is visible,
  * it gets the event `refresh`, and htmx changes what is new in it. The header says whether the numbers are live.
@@ -7,7 +6,6 @@
 "use strict";
 (() => {
   const EVERY_SECONDS = 5;
-  const SENDING_SECONDS = 10;
   const live = document.getElementById("live");
   const refreshed = new WeakMap();
   const parts = () => document.querySelectorAll("[hx-trigger~='refresh']");
@@ -54,8 +52,7 @@
     document.addEventListener("htmx:error", fail);
     document.addEventListener("htmx:after:swap", (event) => {  // also after an error, which changes nothing
       if (event.detail.ctx.response.status >= 400) return show("lost", "Not live: load the page again to see why");
-      show("on", "Live");
-      badge();
+      show("on", "Live"); badge();
     });
     window.addEventListener("offline", fail);
   }
@@ -64,7 +61,7 @@
   let sent = -Infinity;
   document.addEventListener("submit", (event) => {
     if (event.target.method !== "post") return;
-    if (event.timeStamp - sent < SENDING_SECONDS * 1000) event.preventDefault();
+    if (event.timeStamp - sent < 10_000) event.preventDefault();
     else sent = event.timeStamp;
   });
   window.addEventListener("pageshow", () => { sent = -Infinity; });
