@@ -10,13 +10,14 @@ import sqlalchemy as sa
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, TableState
 from app.domain.model.table_options import TableOptions
+from app.domain.model.table_schema import TableSchema
 from app.landing.landed_state import CONSUMED_FOLDERS
 from app.staging.connection.database import open_engine
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import current, file_numbers, landed_keys, registered, stage_keys, state_reason
 from tests.support.postgres import sql
 from tests.support.postgres.databases import clone_database
-from tests.support.samples.schemas import ID
+from tests.support.samples.schemas import ID, schema_of
 from tests.support.small_drain import publish_each, publish_pending
 
 _NAMES = count(1)
@@ -88,6 +89,27 @@ def test_a_number_that_was_published_after_the_backup_is_never_published_again(
     assert current(restored, "t").state is TableState.QUARANTINED
     assert state_reason(restored, "t").startswith("ledger_behind_zone: ")
     assert f"{seen};" in state_reason(restored, "t")
+
+
+@pytest.mark.parametrize(
+    "schema", [schema_of({"id": "string"}, ["id"]), schema_of({"id": "int64"})], ids=["type", "key"]
+)
+def test_a_seed_file_of_a_lost_registration_is_not_recorded_for_a_table_with_other_columns_or_keys(
+    engine: sa.Engine,
+    database_url: str,
+    landing_zone: Path,
+    new_drain: NewDrain,
+    backups: list[Backup],
+    schema: TableSchema,
+) -> None:
+    backups.append(Backup(database_url))
+    registered(engine, "t", ID, TableOptions(seed_file=True))
+    publish_pending(new_drain())
+    restored = backups[0].engine
+    registered(restored, "t", schema, TableOptions(seed_file=True))
+    publish_pending(new_drain(url=backups[0].url))
+    assert state_reason(restored, "t").startswith("ledger_behind_zone: ")
+    assert file_numbers(landing_zone / "t") == [1]
 
 
 def test_files_that_only_mirroring_removed_are_missed_if_a_later_one_exists(

@@ -120,7 +120,7 @@ def drain_peak(harness: IngestHarness, name: str) -> tuple[int, int]:
         blocks = connection.execute(sa.text(_BLOCKS), keys).all()
         schema = schema_of_version(connection, table.table_id, table.generation, table.schema_version).landing
     planned = sql.value(harness.engine, "SELECT coalesce(sum(landed_bytes), 0)::bigint FROM mirrorgate.staged_blocks")
-    identity = seed_identity(name, table.generation)
+    identity = seed_identity(name, table.generation, schema)
     with measured() as peak:
         batches = (decode_payload(bytes(payload), schema.arrow) for version, payload in blocks)
         write_parquet(io.BytesIO(), schema, batches, identity, FileLayout(marker_first=False, compression="zstd"))

@@ -68,7 +68,7 @@ def test_files_are_cut_and_due_by_what_lands(harness: IngestHarness) -> None:
 
 
 def test_the_driver_builds_no_file_whose_rows_are_large() -> None:
-    identity = seed_identity("t", Generation(1))
+    identity = seed_identity("t", Generation(1), ID)
     for landed, is_small in ((MAX_DRIVER_BYTES - 1, True), (MAX_DRIVER_BYTES, False)):
         file = PlannedFile(TableId(1), SchemaVersion(1), identity, payload_bytes=1, landed_bytes=landed)
         assert _are_small([file], 2**20) is is_small

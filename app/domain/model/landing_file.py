@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from app.domain.model.table import BatchSequence, Epoch, FileNumber, Generation, TableId
-from app.domain.model.table_schema import SchemaVersion
+from app.domain.model.table_schema import SchemaVersion, TableSchema
 
 FOOTER_PREFIX: Final = "mirrorgate."
 _NAME: Final = re.compile(r"(\d{20})\.parquet", re.ASCII)
@@ -64,11 +64,10 @@ class FileIdentity:
             return None
 
 
-def seed_identity(table: str, generation: Generation) -> FileIdentity:
-    """Return the identity of a seed file: file 1, with columns, no batch and no row."""
-    return FileIdentity(
-        table, generation, FileNumber(1), BatchSequence(1), BatchSequence(0), rows=0, digest=content_digest([])
-    )
+def seed_identity(table: str, generation: Generation, schema: TableSchema) -> FileIdentity:
+    """Return the identity of a seed file: file 1, with the columns of a schema, no batch and no row."""
+    digest = content_digest([msgspec.json.encode(schema.to_json())])
+    return FileIdentity(table, generation, FileNumber(1), BatchSequence(1), BatchSequence(0), rows=0, digest=digest)
 
 
 @dataclass(frozen=True, slots=True)

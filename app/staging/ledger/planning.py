@@ -104,7 +104,7 @@ def adopt_file(connection: sa.Connection, claim: Claim, identity: FileIdentity) 
     last = connection.execute(SELECT_LAST_FILES, keys).one()
     if last.is_unrecorded or identity.number != (last.number or 0) + 1:
         return None
-    seed = seed_identity(str(table.name), table.generation)
+    seed = seed_identity(str(table.name), table.generation, table.schema.landing)
     if identity == seed:
         file, changes = PlannedFile(table.table_id, table.schema_version, seed, payload_bytes=0, landed_bytes=0), 0
     else:
@@ -128,7 +128,7 @@ def _new_files(
     number = last.number or 0
     new: list[tuple[PlannedFile, int]] = []
     if last.number is None and table.options.seed_file and max_files > 0:
-        seed = seed_identity(str(table.name), table.generation)
+        seed = seed_identity(str(table.name), table.generation, table.schema.landing)
         new.append((PlannedFile(table.table_id, table.schema_version, seed, payload_bytes=0, landed_bytes=0), 0))
         number = seed.number
     if last.is_flushed:
