@@ -252,6 +252,7 @@ OTHER_CAUSE = replace(QUARANTINED, code="landing_folder_lost")
             {60: "foreign_file", 150: "landing_folder_lost"},
         ),
         (60, [(0, QUARANTINED), (60, OTHER_CAUSE)], {60: "landing_folder_lost"}),
+        (60, [(0, QUARANTINED), (-3600, QUARANTINED), (-3590, QUARANTINED)], {-3600: "foreign_file"}),
     ],
     ids=[
         "once it lasts",
@@ -261,6 +262,7 @@ OTHER_CAUSE = replace(QUARANTINED, code="landing_folder_lost")
         "because of another cause",
         "because of another cause only once that lasts",
         "without delay if the cause changes before",
+        "without delay if the clock is set back",
     ],
 )
 def test_an_alert_is_told(

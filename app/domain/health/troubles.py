@@ -417,7 +417,7 @@ class KnownAlert:
     def is_due(self, now: datetime, lasting: timedelta) -> bool:
         """Return True if it has lasted long enough to be sent, or to be sent again with another code."""
         begun = self.since if self.told_code is None else self.code_since
-        return self.told_code != self.alert.code and now - begun >= lasting
+        return self.told_code != self.alert.code and abs(now - begun) >= lasting  # a clock may have been set back
 
     def seen(self, alert: Trouble, now: datetime) -> "KnownAlert":
         """Return it with the result of the last check."""

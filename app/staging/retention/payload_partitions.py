@@ -16,8 +16,8 @@ import sqlalchemy as sa
 
 SELECT_PARTITIONS = sa.text("""
     SELECT b.bucket, b.state,
-        coalesce(extract(epoch FROM clock_timestamp() - b.opened_at), 0)::float8 AS open_seconds,
-        coalesce(extract(epoch FROM clock_timestamp() - b.closed_at), 0)::float8 AS closed_seconds,
+        coalesce(abs(extract(epoch FROM clock_timestamp() - b.opened_at)), 0)::float8 AS open_seconds,
+        coalesce(abs(extract(epoch FROM clock_timestamp() - b.closed_at)), 0)::float8 AS closed_seconds,
         coalesce(pg_total_relation_size(c.oid), 0)::bigint AS total_bytes,
         CASE WHEN i.inhrelid IS NULL THEN 'detached' WHEN i.inhdetachpending THEN 'detaching'
              ELSE 'attached' END AS attachment
@@ -25,7 +25,7 @@ SELECT_PARTITIONS = sa.text("""
     LEFT JOIN pg_class c ON c.oid = to_regclass('mirrorgate.block_payloads_' || b.bucket)
     LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
     ORDER BY b.bucket""")
-"""List the partitions with their ages, sizes and attachment, oldest first."""
+"""List the partitions with their ages, sizes and attachment, oldest first. After a clock step, a time may be ahead."""
 
 INSERT_NEXT_PARTITION = sa.text("""
     INSERT INTO mirrorgate.payload_buckets (bucket, state)

@@ -45,22 +45,23 @@ def closed_since(engine: sa.Engine, days: float) -> None:
     sql.run(engine, moved, s=days * DAY)
 
 
+@pytest.mark.parametrize("way", [1, -1], ids=["past", "clock_was_set_back"])
 def test_a_partition_is_closed_when_it_is_a_seventh_of_the_period_old_and_dropped_a_period_later(
-    engine: sa.Engine,
+    engine: sa.Engine, way: int
 ) -> None:
     owned = owned_table(engine, [1])
     publish_all(engine, owned)
     [first, *_] = partition_states(engine)
-    open_since(engine, 0.99)
+    open_since(engine, way * 0.99)
     purge(engine, WEEK)
     assert partition_states(engine)[first] == "open"
-    open_since(engine, 1.01)
+    open_since(engine, way * 1.01)
     purge(engine, WEEK)
     assert list(partition_states(engine).values()) == ["closed", "open", "ahead"]
-    closed_since(engine, 6.99)
+    closed_since(engine, way * 6.99)
     purge(engine, WEEK)
     assert staged_ids(engine, owned.table) == [1]
-    closed_since(engine, 7.01)
+    closed_since(engine, way * 7.01)
     assert purge(engine, WEEK).dropped_partitions == 1
     assert list(partition_states(engine).values()) == ["open", "ahead"]
     assert first not in partition_states(engine)
