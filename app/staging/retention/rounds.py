@@ -68,10 +68,10 @@ PURGE_BLOCKS = sa.text("""
         CROSS JOIN ending e
         LEFT JOIN mirrorgate.payload_buckets k ON k.bucket = b.bucket),
     gone AS (
-        DELETE FROM mirrorgate.staged_blocks b USING head h
-        WHERE h.purged AND b.table_id = :table_id AND b.generation = :generation
-          AND b.first_sequence = h.first_sequence
-        RETURNING b.last_sequence, b.change_count, b.row_count),
+        DELETE FROM mirrorgate.staged_blocks
+        WHERE table_id = :table_id AND generation = :generation
+          AND first_sequence <= (SELECT max(first_sequence) FROM head WHERE purged)
+        RETURNING last_sequence, change_count, row_count),
     added AS (
         INSERT INTO mirrorgate.purged_totals AS p (table_id, generation, through_sequence, changes, rows)
         SELECT :table_id, :generation, max(last_sequence), sum(change_count), sum(row_count)
@@ -108,9 +108,9 @@ PURGE_FILES = sa.text("""
             SELECT through_sequence FROM mirrorgate.purged_totals
             WHERE table_id = :table_id AND generation = :generation) p),
     gone AS (
-        DELETE FROM mirrorgate.landing_files f USING head h
-        WHERE h.purged AND f.table_id = :table_id AND f.generation = :generation AND f.number = h.number
-        RETURNING f.number, f.last_sequence, f.change_count, f.row_count),
+        DELETE FROM mirrorgate.landing_files WHERE table_id = :table_id AND generation = :generation
+          AND number <= (SELECT max(number) FROM head WHERE purged)
+        RETURNING number, last_sequence, change_count, row_count),
     begun AS (
         UPDATE mirrorgate.landing_files SET begins_ledger = true
         WHERE table_id = :table_id AND generation = :generation AND number = (SELECT max(number) + 1 FROM gone)),

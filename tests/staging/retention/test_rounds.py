@@ -10,8 +10,10 @@ from app.domain.model.table import BatchSequence, DropAction, DropPlan, FileNumb
 from app.staging.batches.staged_blocks import BatchStatus, find_batch
 from app.staging.ledger.files import list_files
 from app.staging.ledger.leases import check_epoch
+from app.staging.retention.rounds import PURGE_BLOCKS, PURGE_FILES
 from app.staging.tables.operations import finish_drop, request_repair, set_publishing
 from mirrorgate.errors import InvariantBroken
+from tests.staging.connection.test_query_plans import explained
 from tests.support.gateway_parts import current, dropping, next_generation, registered, stage_keys, staged_ids
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import Owned, claim, counts_of, owned_table, plan, publish, publish_all
@@ -41,6 +43,16 @@ def test_what_is_published_and_old_is_purged_and_the_counts_stay(engine: sa.Engi
     assert [count(engine, name) for name in ("block_payloads", "staged_blocks", "landing_files")] == [0, 0, 1]
     assert counts_of(engine, owned.table) == before
     assert (before.staged_rows, before.published_rows, before.published_files) == (6, 6, 3)
+
+
+def test_old_blocks_and_files_are_each_read_a_few_times_also_without_statistics(engine: sa.Engine) -> None:
+    owned = owned_table(engine, *([key] for key in range(200)))
+    publish_all(engine, owned)
+    sql.run(engine, "UPDATE mirrorgate.staged_blocks SET bucket = -1")
+    life: dict[str, object] = {"table_id": owned.table.table_id, "generation": 1, "limit": 5_000}
+    plans = [*explained(engine, PURGE_BLOCKS, **life), *explained(engine, PURGE_FILES, **life, keep_seconds=0)]
+    assert max(node["Actual Loops"] * node["Actual Rows"] for node in plans) <= 2 * 200
+    assert (count(engine, "staged_blocks"), count(engine, "landing_files")) == (0, 1)
 
 
 def test_counts_add_up_over_many_rounds_and_new_batches(engine: sa.Engine) -> None:
