@@ -13,7 +13,8 @@ import sqlalchemy as sa
 from app.domain.access.rights import Grant, Right
 from app.domain.access.sign_in import MAX_IDLE_SECONDS, MAX_SESSION_SECONDS, MAX_SESSIONS_OF_SUBJECT
 
-_IS_LIVE = "expires_at > clock_timestamp() AND last_used_at > clock_timestamp() - make_interval(secs => :idle)"
+_IS_LIVE = """expires_at > clock_timestamp() AND last_used_at BETWEEN clock_timestamp() - make_interval(secs => :idle)
+    AND clock_timestamp() + make_interval(secs => :idle)"""  # a later use was before the clock was set back
 
 INSERT_SESSION = sa.text("""
     INSERT INTO mirrorgate.console_sessions (session_hash, subject, proof, grants, expires_at)

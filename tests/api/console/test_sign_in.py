@@ -14,6 +14,7 @@ from app.api.middleware.request_entry import MAX_SIGN_IN_BYTES
 from app.api.server.problem_responses import POLICY
 from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.api.calls import ADMIN_KEY, Gateway
+from tests.support.postgres import sql
 from tests.support.waiting import wait_until
 
 
@@ -163,6 +164,18 @@ def test_a_session_ends_when_its_key_is_deleted_or_rotated_without_an_overlap(
         else:
             gateway.post(f"/v1/keys/{made['id']}/rotate", json={"overlap_seconds": 0}).raise_for_status()
         wait_until(lambda: browser.get("/console").status_code == 303, within=60, what=f"the session ends ({end})")
+
+
+@pytest.mark.parametrize(
+    "moved",
+    ["expires_at = now()", "last_used_at = now() - interval '61 min'", "last_used_at = now() + interval '61 min'"],
+    ids=["expired", "unused", "clock_was_set_back"],
+)
+def test_a_session_ends_by_itself(browser: httpx.Client, api_engine: sa.Engine, moved: str) -> None:
+    sign_in(browser)
+    browser.get("/console").raise_for_status()
+    sql.run(api_engine, f"UPDATE mirrorgate.console_sessions SET {moved}")
+    assert browser.get("/console").headers["location"] == "/console/sign-in?next=/console&ended=1"
 
 
 @pytest.mark.parametrize(("right", "way_out"), [("ingest", "/console/producers"), ("register", "/console/sign-in")])
