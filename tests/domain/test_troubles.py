@@ -32,6 +32,7 @@ from app.domain.health.troubles import (
 )
 from app.domain.preflight import judge_durability, judge_space
 from app.staging.ledger.reports import FAILING_AFTER
+from mirrorgate.errors.codes import Code
 from mirrorgate.errors.site import with_addresses
 from tests.support.expositions import alert_rules
 
@@ -95,6 +96,12 @@ def test_a_quarantine_says_why_since_when_and_which_command_releases_the_table()
     assert (found.code, found.detail, found.since) == ("foreign_file", "foreign_file: f", NOW)
     assert with_addresses("docs/troubleshoot/quarantined.md#foreign_file") in found.remedy
     assert "`mirrorgate tables release a.b --generation 1 --reason …`" in found.remedy
+
+
+def test_no_remedy_releases_a_table_whose_ledger_lacks_files_that_fabric_has() -> None:
+    found = only(HealthFacts(tables=[summary(state="quarantined", state_reason="ledger_behind_zone: 3")]))
+    assert found.remedy == Code.LEDGER_BEHIND_ZONE.remedy
+    assert "tables release" not in found.remedy
 
 
 def test_a_backlog_is_one_trouble_that_gets_another_code_when_it_is_full() -> None:

@@ -270,10 +270,10 @@ def _of_backlog(subject: str, share: float, who_has: str, waited: str = "") -> I
 def _of_table(table: TableSummary) -> Iterator[Trouble]:
     name = table.name
     if table.state == TableState.QUARANTINED:
-        code = code_in(table.state_reason)
-        why = code.remedy if code else "Find out why, then release the table with its generation."
+        code = code_in(detail := table.state_reason or "The table was stopped.")
+        why = code.remedy if code else "Find out why."
         command = f"mirrorgate tables release {quote(name)} --generation {table.generation} --reason …"
-        detail, remedy = table.state_reason or "The table was stopped.", f"{why} `{command}` releases it."
+        remedy = why if code is Code.LEDGER_BEHIND_ZONE else f"{why} `{command}` releases it."
         yield _trouble(TroubleKind.TABLE_QUARANTINED, name, code or "quarantined", detail, remedy, table.quarantined_at)
     if table.failure_code is not None:
         detail = f"{table.failure_code}: {table.failure_detail} ({table.failure_tries:,} tries in a row)"
