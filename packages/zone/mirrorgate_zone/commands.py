@@ -301,7 +301,7 @@ def emulator(
 
     Prints its addresses, a token, and the variables with which a program for Fabric runs against it unchanged; with
     --json as one line. Ctrl-C stops it. One port answers everything, with TLS or plain HTTP, and is a proxy for
-    Fabric's hosts. docs/operate/emulator.md says where it differs from Fabric.
+    Fabric's hosts. https://mirrorgate.github.io/mirrorgate/operate/emulator/ says where it differs from Fabric.
 
     For example:
 
