@@ -66,7 +66,7 @@ def test_every_lock_has_the_versions_that_were_tested(lock: str) -> None:
 
 def test_the_client_has_nothing_of_the_server() -> None:
     needed = {place: {requirement.name for requirement in each} for place, each in direct_requirements().items()}
-    own = {"pydantic", "typing-extensions"}.union(*(needed.pop(place) for place in CLIENT))  # Typer needs these two
+    own = {"pydantic"}.union(*(needed.pop(place) for place in CLIENT))  # Typer needs it
     assert not locked_versions("client.lock").keys() & (set().union(*needed.values()) - own)
 
 
