@@ -120,6 +120,6 @@ REDUNDANT: Final[dict[Rule, str]] = {
 }
 """Why omitting a rule does no harm; the rule is kept as a second line of defense."""
 
-NOT_IN_THE_CODE: Final[dict[Rule, str]] = {
-    Rule.LAST_FILE: "it would stop healthy tables forever if mirroring removes all recorded files",
+RELYING_ON_FABRIC: Final[dict[Rule, str]] = {
+    Rule.LAST_FILE: "it would stop healthy tables forever if mirroring removed all recorded files, also the last one",
 }

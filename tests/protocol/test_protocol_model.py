@@ -11,11 +11,11 @@ from tests.protocol.cases import (
     DROPS,
     LEASES,
     MOVES_ALL,
-    NOT_IN_THE_CODE,
     OUTSIDERS,
     POWER,
     PUBLISHING,
     REDUNDANT,
+    RELYING_ON_FABRIC,
     REQUIRED,
 )
 from tests.protocol.explore import Exploration
@@ -83,8 +83,8 @@ def test_every_rule_is_required_or_redundant() -> None:
     assert not REQUIRED.keys() & REDUNDANT.keys()
 
 
-def test_without_verifying_the_last_recorded_file_the_code_is_sound_unless_it_is_deleted() -> None:
-    assert_sound(Case(LONG_REMOVED).without(*NOT_IN_THE_CODE))
+def test_without_verifying_the_last_recorded_file_the_protocol_is_sound_unless_it_is_deleted() -> None:
+    assert_sound(Case(LONG_REMOVED).without(*RELYING_ON_FABRIC))
 
 
 def test_verifying_the_last_recorded_file_stops_healthy_tables_if_mirroring_removes_it() -> None:

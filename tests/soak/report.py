@@ -43,7 +43,7 @@ def page(outcome: Outcome, machine: Machine, versions: Versions, date: str) -> s
         "A measure is flat if it grew by less than a tenth and a small amount for its unit, threads if they grew by at "
         "most 12.",
         "",
-        "Logs grow with each request until `up` rotates them ([one-machine.md](operate/one-machine.md)). "
+        "Logs grow with each request until `up` rotates them ([one-machine.md](../operate/one-machine.md)). "
         "The metadata chain is "
         f"kept always and left out of the database's size: its {outcome.chain_blocks:,} blocks, one for each published "
         f"file and schema, took {outcome.chain_bytes / 1e6:,.1f} MB, "
