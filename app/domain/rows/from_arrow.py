@@ -463,7 +463,7 @@ def _problems_of_columns(given: pa.Schema, rules: RowRules) -> list[Problem]:
         is_key = column.name in rules.schema.key_set
         if column.name not in given.names:
             if is_key or not column.nullable:
-                problems.append(column_problem(Code.INCOMPLETE_INSERT, "the required column is not given", column))
+                problems.append(column_problem(Code.INCOMPLETE_INSERT, "the column is not given", column))
         elif pa.types.is_null(of := given.field(column.name).type):
             if is_key or not column.nullable:
                 code = Code.NULL_KEY if is_key else Code.NULL_VALUE

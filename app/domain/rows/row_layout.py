@@ -230,7 +230,7 @@ class _Planner:
         """
         missing = [column for column in self._schema.columns if column.name not in self._after]
         if self._shape.operation in {Operation.INSERT, Operation.SNAPSHOT}:
-            code, detail, names = Code.INCOMPLETE_INSERT, "the required column is not given", self._required(missing)
+            code, detail, names = Code.INCOMPLETE_INSERT, "the column is not given", self._required(missing)
         else:
             is_row = self._shape.operation is Operation.MERGE
             code = Code.INCOMPLETE_UPDATE

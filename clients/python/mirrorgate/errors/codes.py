@@ -336,7 +336,7 @@ class Code(StrEnum):
     INCOMPLETE_INSERT = Kind.INVALID.code(
         "An insert lacks a column.",
         "Configure the source tool to write full rows on insert.",
-        {ROWS_FORMAT: "Give every required column a value. Only a nullable column can be left out of an insert."},
+        {ROWS_FORMAT: "Give every required column a value, and with incomplete_inserts=reject every column."},
     )
     TABLE_MISMATCH = Kind.INVALID.code(
         "Two parts of the request name different tables.",
