@@ -200,7 +200,7 @@ def _change(
     if table.options.keeps_images and not options.keeps_images:
         _check_no_open_load(connection, counters)
     declared = table.schema if wanted is None else _declared(wanted, options, table.schema)
-    bare = table.schema.bare and options.initial_load is InitialLoad.WITHOUT_MARKER
+    bare = table.schema.bare and (options.initial_load is InitialLoad.WITHOUT_MARKER or options == table.options)
     schema = evolve(table.schema, replace(declared, bare=bare))
     options.check(schema)
     check_values(options, schema)

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, TableId
+from app.domain.model.table_options import InitialLoad, InsertMarker
 from app.domain.rebuild import RebuildPhase
 from app.staging.rebuild.copies import image_snapshot, parts_of, read_part, require_parts
 from app.staging.rebuild.progress import (
@@ -103,6 +104,15 @@ def test_a_rebuild_that_succeeds_keeps_no_error_of_an_earlier_attempt(engine: sa
     run.run(table_id(engine))
     found = sql.call(engine, find_rebuild, table_id(engine))
     assert (found.phase, found.detail) == (RebuildPhase.REPLACING, None)
+
+
+def test_registering_a_rebuilt_table_again_changes_nothing(engine: sa.Engine, run: RebuildRun) -> None:
+    run.run(table_id(engine))
+    rebuilt = current(engine, "t")
+    assert (rebuilt.schema.bare, rebuilt.options.initial_load) == (True, InitialLoad.WITH_MARKER)
+    assert registered(engine, "t", schema_of({"id": "int32", "code": "string"}, ["code"])) == rebuilt
+    upserts = replace(rebuilt.options, insert_marker=InsertMarker.UPSERT)
+    assert not registered(engine, "t", rebuilt.schema, upserts).schema.bare
 
 
 def test_a_table_that_changed_while_it_was_copied_fails_its_rebuild_with_the_reason(
