@@ -227,7 +227,7 @@ class TableOptions:
     `on_reject=dead_letter`.
     """
     exclude: tuple[str, ...] = ()
-    """Names of source columns whose values are never read. Key columns and required columns cannot be excluded.
+    """Names of source columns whose values are never read. Not key columns, and required ones only in a new table.
 
     A column that is excluded later remains in the table and lands NULL. A dead letter is the whole message, with the
     values of excluded columns.
