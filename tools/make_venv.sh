@@ -19,7 +19,7 @@ fail() {
 
 case "${1:-}" in
     run) size="0.6 GB to download, 1.4 GB on disk" ;;
-    dev) size="0.7 GB to download, 1.9 GB on disk, less what .venv has already" ;;
+    dev) size="0.7 GB to download, 2.3 GB on disk, less what .venv has already" ;;
     *) fail "Name a level: sh tools/make_venv.sh run|dev" ;;
 esac
 level=$1

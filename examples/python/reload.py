@@ -135,6 +135,8 @@ def new_load(state: Path, file: Path) -> str:
 
 def main() -> None:
     """Load the file that is named on the command line."""
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
     file, name, key_column = sys.argv[1:]
     headers = {"Authorization": f"Bearer {os.environ['MIRRORGATE_API_KEY']}"}
     with httpx.Client(base_url=os.environ["MIRRORGATE_URL"], headers=headers, timeout=60.0) as client:

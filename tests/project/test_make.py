@@ -133,7 +133,7 @@ def test_each_step_of_an_installation_and_its_cost_are_told(checkout: Path, leve
     complete_environment(checkout, "run")
     (checkout / ".venv" / ".complete").write_text("made from something else")
     said = make_venv(checkout, level).stdout.splitlines()
-    assert re.search(r"0\.\d GB to download, 1\.\d GB on disk", said[0])
+    assert re.search(r"0\.\d GB to download, [12]\.\d GB on disk", said[0])
     assert "half a minute to three minutes" in said[1]
     assert [line.split()[0] for line in said[2:5]] == ["1/3", "2/3", "3/3"]
     assert re.fullmatch(r"Installed in \d+ s; \.venv has \d+ MB", said[5])
