@@ -186,9 +186,9 @@ class _Receiver(asyncio.BufferedProtocol):
         """Hand on the bytes that were received."""
         self._connection.data_received(bytes(_BUFFER.view[:nbytes]))
 
-    def eof_received(self) -> None:
-        """Note that the caller sends no more."""
-        self._connection.eof_received()
+    def eof_received(self) -> bool:
+        """Note that the caller sends no more. Keep the connection for the answers that it still waits for."""
+        return self._connection.is_last_answer_due()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Note that the connection has ended."""
@@ -290,6 +290,14 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self._bytes_outside_bodies > MAX_HEAD_BYTES and not self.transport.is_closing():
             self.reject(_head_too_large())
         self._wait_for_count()
+
+    def is_last_answer_due(self) -> bool:
+        """Return True if a complete request waits for its answer, which then ends the connection. Never over TLS."""
+        is_answered = self.cycle is None or self.cycle.response_complete
+        if is_answered or self.transport.is_peer_sending or self.transport.get_extra_info("sslcontext"):
+            return False
+        self.cycle.keep_alive = False
+        return True
 
     def send_400_response(self, msg: str) -> None:
         """Answer what the parser rejects, or what `on_headers_complete` made it reject."""
