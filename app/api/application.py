@@ -23,8 +23,7 @@ from app.api.server.request_parameters import require_declared_type, require_kno
 from app.observability.telemetry import configure_logging
 from app.settings import Settings
 
-_TYPED: Final = [Depends(require_declared_type)]
-_CHECKED: Final = [*_TYPED, Depends(require_known_query)]
+_CHECKED: Final = [Depends(require_declared_type), Depends(require_known_query)]
 _API: Final = APIRouter(**ROUTE_SETTINGS)
 """The routes in the order of the contract. Applications share them, because FastAPI takes 0.1 s to prepare them."""
 _API.include_router(changes.router)
@@ -42,7 +41,7 @@ for _router in (
 ):
     _API.include_router(_router, dependencies=_CHECKED)
 for _router in (probes.router, document.router):  # a probe, a scraper or a browser may add parameters
-    _API.include_router(_router, dependencies=_TYPED)
+    _API.include_router(_router)
 
 
 def create_app(settings: Settings | None = None, *, in_front: bool = True) -> GatewayApp:

@@ -125,6 +125,12 @@ def test_a_json_body_that_is_declared_as_something_else_is_415_everywhere(
     assert "Content-Type: application/json" in details["remedy"]
 
 
+def test_a_body_is_ignored_where_the_contract_has_none(tables: Gateway) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    calls = [("GET", "/healthz"), ("GET", "/v1/tables/t"), ("POST", "/v1/tables/t/pause?generation=1")]
+    assert [tables.request(*call, content=b"a=b", headers=form).status_code for call in calls] == [200] * 3
+
+
 def test_a_json_body_without_a_type_is_read_everywhere(gateway: Gateway) -> None:
     body = b'{"key_columns": ["id"], "columns": [{"name": "id", "type": "int64", "nullable": false}]}'
     assert gateway.put("/v1/tables/t", content=body).status_code == 201
