@@ -158,6 +158,23 @@ def test_a_component_is_named_described_and_holds_no_anonymous_object(name: str)
         assert set(inner.get("required", [])) <= set(inner.get("properties", {})), place
 
 
+@each_operation
+def test_a_body_that_may_be_left_out_is_never_null(operation: Operation) -> None:
+    """The clients of openapi-python-client would have no way to leave it out."""
+    if not operation.described.get("requestBody", {}).get("required"):
+        for body in operation.bodies.values():
+            assert {"type": "null"} not in body["schema"].get("anyOf", [])
+
+
+def test_the_keys_of_a_mapping_have_a_pattern_that_excludes_others() -> None:
+    assert "patternProperties" not in repr(CONTRACT)
+    check = SCHEMAS["SourceCheckModel"]
+    assert (
+        mistakes(CONTRACT, check, {"buckets": {"0f": {"rows": 1, "checksum": 2}}, "rows": {"0f": {"any key": 1}}}) == []
+    )
+    assert mistakes(CONTRACT, check, {"buckets": {"xy": {"rows": 1, "checksum": 2}}}) != []
+
+
 def test_every_component_is_used() -> None:
     everything = references(CONTRACT)
     assert {name for name in SCHEMAS if f"schemas/{name}" not in everything} == set()

@@ -122,6 +122,10 @@ def simplify_schema(node: Any, *, named: bool = False) -> Any:
         return node
     if not named and "in" in node and "schema" in node:
         node = _simplify_parameter(node)
+    if "patternProperties" in node:  # generators of clients do not know them, and they do not exclude other names
+        node = dict(node)
+        [(pattern, values)] = node.pop("patternProperties").items()
+        node |= {"additionalProperties": values, "propertyNames": {"pattern": pattern}}
     kept = {name: value for name, value in node.items() if named or name != "title" or "version" in node}
     return {name: _simplify_value(name, value, named=named) for name, value in kept.items()}
 
@@ -130,6 +134,8 @@ def _simplify_value(name: str, value: Any, *, named: bool) -> Any:
     """Simplify one value of a schema. Examples are values, not schemas, and remain as they are."""
     if not named and name in {"example", "examples", "value", "enum"}:
         return value
+    if isinstance(value, float) and value.is_integer():  # the framework makes a float of a bound, 2^63 of 2^63 - 1
+        return min(int(value), 2**63 - 1)
     if not named and name == "properties":
         value = {key: _describe_default(schema, schema) for key, schema in value.items()}
     return simplify_schema(value, named=not named and name in _NAME_MAPS)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Body, Path, Query, Response
 
 from app.api.auth.dependencies import Overseer
 from app.api.gateway import GatewayDep
@@ -37,12 +37,7 @@ _NO_STORE: Final = {"Cache-Control": "no-store"}
 KeyId = Annotated[str, Path(description="The id of the key.", examples=["1a2b3c4d"])]
 
 
-@router.post(
-    "",
-    status_code=201,
-    summary="Create an API key",
-    responses=problems(400, 401, 403, 503),
-)
+@router.post("", status_code=201, summary="Create an API key", responses=problems(400, 401, 403, 503))
 def create_key(wanted: CreateKey, gateway: GatewayDep, principal: Overseer, response: Response) -> CreatedKeyModel:
     """Create a key with rights for table patterns. This answer is the only one that contains its secret."""
     created = keys.create(gateway, principal, wanted)
@@ -64,39 +59,32 @@ def get_keys(gateway: GatewayDep, principal: Overseer) -> KeysModel:
 
 
 @router.patch(
-    "/{key_id}",
-    summary="Change the name or the rate limits of a key",
-    responses=problems(400, 401, 403, 404, 503),
+    "/{key_id}", summary="Change the name or the rate limits of a key", responses=problems(400, 401, 403, 404, 503)
 )
 def update_key(key_id: KeyId, wanted: UpdateKey, gateway: GatewayDep, principal: Overseer) -> KeyModel:
     """Change the name, or the given limits, which take effect within five seconds."""
     return _key_model(keys.update(gateway, principal, key_id, wanted))
 
 
-@router.post(
-    "/{key_id}/rotate",
-    summary="Rotate the secret of a key",
-    responses=problems(400, 401, 403, 404, 503),
-)
+@router.post("/{key_id}/rotate", summary="Rotate the secret of a key", responses=problems(400, 401, 403, 404, 503))
 def rotate_key(
-    key_id: KeyId, gateway: GatewayDep, principal: Overseer, response: Response, wanted: RotateKey | None = None
+    key_id: KeyId,
+    gateway: GatewayDep,
+    principal: Overseer,
+    response: Response,
+    wanted: Annotated[RotateKey, Body(default_factory=RotateKey)],
 ) -> RotatedKeyModel:
     """Give the key a new secret; the current one remains valid during the overlap.
 
     The id remains, and with it the rights, tables, idempotency keys and producers. This answer is the only one that
     contains the new secret. After the overlap only the new secret is valid, regardless of earlier rotations.
     """
-    rotated = keys.rotate(gateway, principal, key_id, (wanted or RotateKey()).overlap_seconds)
+    rotated = keys.rotate(gateway, principal, key_id, wanted.overlap_seconds)
     response.headers.update(_NO_STORE)
     return rotated
 
 
-@router.delete(
-    "/{key_id}",
-    status_code=204,
-    summary="Delete a key",
-    responses=problems(401, 403, 404, 503),
-)
+@router.delete("/{key_id}", status_code=204, summary="Delete a key", responses=problems(401, 403, 404, 503))
 def delete_key(key_id: KeyId, gateway: GatewayDep, principal: Overseer) -> Response:
     """Delete a key. It stops working within five seconds."""
     keys.delete(gateway, principal, key_id)

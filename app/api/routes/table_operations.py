@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Body, Depends, Path, Query
 
 from app.api.auth.dependencies import Administrator, visible_name
 from app.api.gateway import GatewayDep
@@ -44,12 +44,7 @@ async def _table_operation(
 OperationDep = Annotated[TableOperation, Depends(_table_operation)]
 
 
-@router.delete(
-    "",
-    status_code=202,
-    summary="Drop a table and delete its landing folder",
-    responses=_RESPONSES,
-)
+@router.delete("", status_code=202, summary="Drop a table and delete its landing folder", responses=_RESPONSES)
 def drop_table(operation: OperationDep) -> TableModel:
     """Start to drop the table. It rejects changes from now on.
 
@@ -65,18 +60,16 @@ def drop_table(operation: OperationDep) -> TableModel:
     summary="Start a new generation, optionally with new columns and keys",
     responses=_RESPONSES,
 )
-def recreate_table(operation: OperationDep, wanted: RecreateTable | None = None) -> TableModel:
+def recreate_table(
+    operation: OperationDep, wanted: Annotated[RecreateTable, Body(default_factory=RecreateTable)]
+) -> TableModel:
     """Drop the folder. When it is deleted, the table is active again and empty, and file numbers start at 1."""
-    wanted = wanted or RecreateTable()
     options = read_options(wanted, operation.gateway.ingest.mask_secret)
     return operation.recreate(declared_schema(wanted), options, given=wanted.given_options)
 
 
 @router.post(
-    "/rename",
-    status_code=202,
-    summary="Change the name and the landing folder of a table",
-    responses=_RESPONSES,
+    "/rename", status_code=202, summary="Change the name and the landing folder of a table", responses=_RESPONSES
 )
 def rename_table(operation: OperationDep, wanted: RenameTable) -> TableModel:
     """Drop the folder and start a new generation under the new name.
@@ -88,19 +81,17 @@ def rename_table(operation: OperationDep, wanted: RenameTable) -> TableModel:
 
 
 @router.post(
-    "/rebuild",
-    status_code=202,
-    summary="Land all rows of a table again from its row images",
-    responses=_RESPONSES,
+    "/rebuild", status_code=202, summary="Land all rows of a table again from its row images", responses=_RESPONSES
 )
-def rebuild_table(operation: OperationDep, wanted: RebuildTable | None = None) -> TableModel:
+def rebuild_table(
+    operation: OperationDep, wanted: Annotated[RebuildTable, Body(default_factory=RebuildTable)]
+) -> TableModel:
     """Start a new generation with the present rows, optionally with other keys, types, names or fewer columns.
 
     The table accepts changes all the time: by its present schema until the rows are copied, then by the new one, behind
     the copied rows. The landing folder is then replaced. If a row does not fit, nothing changes. The status of the
     table has the progress as `rebuild`.
     """
-    wanted = wanted or RebuildTable()
     return operation.rebuild(wanted.rebuilt_columns(), wanted.key_columns, dry_run=wanted.dry_run)
 
 
@@ -120,11 +111,7 @@ def backfill_row_images(operation: OperationDep) -> TableModel:
     return operation.backfill_images()
 
 
-@router.delete(
-    "/row-images/backfill",
-    summary="Cancel the backfill of row images",
-    responses=_RESPONSES,
-)
+@router.delete("/row-images/backfill", summary="Cancel the backfill of row images", responses=_RESPONSES)
 def cancel_backfill(operation: OperationDep) -> TableModel:
     """Stop the backfill at its next step.
 
@@ -133,32 +120,19 @@ def cancel_backfill(operation: OperationDep) -> TableModel:
     return operation.cancel_backfill()
 
 
-@router.post(
-    "/pause",
-    summary="Pause the publication of a table",
-    responses=_RESPONSES,
-)
+@router.post("/pause", summary="Pause the publication of a table", responses=_RESPONSES)
 def pause_table(operation: OperationDep) -> TableModel:
     """Stop publishing files. Changes are still accepted, up to the limit of the backlog."""
     return operation.pause()
 
 
-@router.post(
-    "/resume",
-    summary="Resume the publication of a paused table",
-    responses=_RESPONSES,
-)
+@router.post("/resume", summary="Resume the publication of a paused table", responses=_RESPONSES)
 def resume_table(operation: OperationDep) -> TableModel:
     """Publish files again after a pause."""
     return operation.resume()
 
 
-@router.post(
-    "/flush",
-    status_code=202,
-    summary="Publish accepted changes without delay",
-    responses=_RESPONSES,
-)
+@router.post("/flush", status_code=202, summary="Publish accepted changes without delay", responses=_RESPONSES)
 def flush_table(operation: OperationDep) -> TableModel:
     """Publish what is accepted so far, without waiting for a full or an old enough file."""
     return operation.flush()
@@ -182,11 +156,7 @@ def repair_file(
     return operation.repair(number)
 
 
-@router.post(
-    "/release",
-    summary="Release a quarantined table",
-    responses=_RESPONSES,
-)
+@router.post("/release", summary="Release a quarantined table", responses=_RESPONSES)
 def release_table(operation: OperationDep, wanted: ReleaseTable) -> TableModel:
     """Let the table publish again. The event records the reason, the id of the key and the time."""
     return operation.release(wanted.reason, rewrite_marker=wanted.rewrite_marker)
