@@ -143,7 +143,7 @@ def validation_rejection(exchange: Exchange, error: RequestValidationError) -> R
     """Return what pydantic rejects as an error of the product, without any value."""
     problems, remedy = list[Problem](), None
     for issue in error.errors():
-        location, *path = (str(part) for part in issue["loc"])
+        location, *path = (str(part) for part in issue["loc"] if part != "[key]")
         if issue["type"] == "json_invalid":
             problems.append(Problem(Code.MALFORMED_JSON, f"not valid JSON at character {path[0]}"))
             continue

@@ -85,6 +85,15 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
 }
+_MATCHED: Final[Mapping[str, str]] = {
+    r"^[^\x00-\x20\x7f]([^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?$": "have no control characters, and no blanks at its ends",
+    r"^[^\x00-\x1f]+$": "have no control characters",
+    "^[!-~]+$": "have visible ASCII characters only, and no blanks",
+    "^[!-~]([ -~]*[!-~])?$": "have visible ASCII characters only, and no blanks at its ends",
+    "^[a-z0-9][a-z0-9_-]{0,63}$": "have at most 64 of a-z, 0-9, _ and -, and begin with a letter or digit",
+    "^[0-9a-f]{1,4}$": "have at most 4 of 0-9 and a-f",
+}
+"""What a text must do to match a pattern of the contract."""
 UNKNOWN_KEYS: Final = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
 """The types of issues about a key that a model or a dataclass does not have."""
 _MAX_NAME_CHARACTERS: Final = 64
@@ -98,6 +107,9 @@ def describe_issue(request: Request, issue: Mapping[str, Any]) -> str:
         return f"unknown key `{printable_name(str(path[-1]))}`" + (f"; known: {known}" if known else "")
     if kind in _MESSAGES:
         return _MESSAGES[kind]
+    if kind == "string_pattern_mismatch":
+        pattern = issue["ctx"]["pattern"]
+        return "must not be empty, and must " + _MATCHED.get(pattern, f"match {pattern}")
     text = str(issue["msg"]).removeprefix("Value error, ")
     return "must" + text.removeprefix("Input should") if text.startswith("Input should") else text
 

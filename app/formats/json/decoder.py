@@ -179,6 +179,7 @@ _PAIRS: Final = json.JSONDecoder(object_pairs_hook=_Pairs, parse_float=_SAME, pa
 Converted = TypeVar("Converted")
 
 _PATH: Final = re.compile(r" - at `(?:key in )?\$?([^`]*)`")
+_FRACTION: Final = re.compile("`(?:decimal|WrittenNumber)`")
 _SOME_KEY: Final = "[...]"
 _MAX_BYTES_TRIED: Final = 2**20
 """Bytes validated to find the JSON key that a rejection is about."""
@@ -203,6 +204,7 @@ def convert(value: Any, wanted: type[Converted], index: int, at: str) -> Convert
 def where(message: str) -> tuple[str, str]:
     """Return pointer and reason of a validation message such as "Expected `str`, got `int` - at `$.opType`"."""
     message = message.replace("Integer value out of range", "an integer has too many digits")
+    message = _FRACTION.sub("`number`", message)
     match = _PATH.search(message)
     if match is None:
         return "", message

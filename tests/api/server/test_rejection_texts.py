@@ -145,6 +145,60 @@ def test_the_type_of_a_problem_names_its_code(anonymous: Gateway) -> None:
     assert anonymous.get("/v1/nothing").json()["type"] == page_of_code("not_found")
 
 
+@pytest.mark.parametrize(
+    ("call", "body", "detail"),
+    [
+        ("POST /v1/keys", {"rights": ["read"], "name": " k"}, "name: must not be empty, and must have no control char"),
+        (
+            "POST /v1/keys",
+            {"rights": ["read"], "tables": [""]},
+            "tables.0: must not be empty, and must have no control",
+        ),
+        (
+            "GET /v1/audit?subject=%01",
+            None,
+            "query parameter subject: must not be empty, and must have no control char",
+        ),
+        (
+            "PUT /v1/layouts/L",
+            {"data": "a", "operation": "b"},
+            "path parameter name: must not be empty, and must have at ",
+        ),
+        (
+            "POST /v1/changes/arcion?partition=a%20b",
+            {},
+            "query parameter partition: must not be empty, and must have vis",
+        ),
+        (
+            "POST /v1/tables/t/checks",
+            {"rows": {"zz": {}}},
+            "zz: must not be empty, and must have at most 4 of 0-9 and a-f",
+        ),
+    ],
+)
+def test_a_text_of_other_characters_is_told_in_words_which_ones_it_can_have(
+    tables: Gateway, call: str, body: dict[str, object] | None, detail: str
+) -> None:
+    method, path = call.split()
+    details = problem(tables.request(method, path, json=body), 400, "bad_request")
+    assert details["detail"].startswith(detail)
+    assert "[key]" not in str(details)
+
+
+def test_a_number_in_place_of_a_text_is_called_a_number(tables: Gateway) -> None:
+    for value in (b"1.5", b"1e400"):
+        body = b'{"headers": {"operation": ' + value + b'}, "data": {"id": 1}}'
+        details = problem(tables.body("replicate", body, table="t"), 422, "malformed_message")
+        assert details["detail"] == "Expected `str`, got `number`"
+
+
+def test_a_body_is_an_object_or_left_out(gateway: Gateway) -> None:
+    key = gateway.new_key("read")["id"]
+    assert gateway.post(f"/v1/keys/{key}/rotate").status_code == 200
+    details = problem(gateway.request("POST", f"/v1/keys/{key}/rotate", content=b"null"), 400, "bad_request")
+    assert details["detail"] == "the body: must be a JSON object"
+
+
 def test_a_wrong_entry_of_a_list_is_named_with_its_list(gateway: Gateway) -> None:
     answer = gateway.request("POST", "/v1/keys", json={"name": "k", "rights": ["read", "write"]})
     details = problem(answer, 400, "bad_request")
