@@ -152,8 +152,8 @@ class _Run:
         yield from self._posted(sender, rows, done, parameters)
 
     def _named(self, resume: str) -> str:
-        """Return the id of the run of this name, which runs into other tables can have, too."""
-        return str(uuid5(NAMESPACE_URL, f"{self.table} {resume}"))
+        """Return the id of the run of this name, which runs into other tables can have, too. No table has a `/`."""
+        return str(uuid5(NAMESPACE_URL, f"{self.table}/{resume}"))
 
     def _loaded(
         self, rows: "_Rows", resume: str | None, parameters: Mapping[str, str]
@@ -271,7 +271,11 @@ def _opened(data: Any) -> _Rows:
     else:
         detail = f"{type(data).__name__} is neither a DataFrame nor an iterable of mappings"
         raise RejectedInput(Code.BAD_REQUEST, detail, remedy="Pass rows as a DataFrame or as dicts.")
-    return _Rows(plain_schema(reader.schema), reader, total)
+    schema = plain_schema(reader.schema)
+    for field in schema:
+        if getattr(field.type, "extension_name", "").startswith("pandas."):  # periods would be sent as numbers
+            raise _unreadable(f"column {field.name} of {field.type.extension_name.replace('.', ' ')}s as they are")
+    return _Rows(schema, reader, total)
 
 
 def _unreadable(what: str) -> RejectedInput:

@@ -137,6 +137,12 @@ def test_an_interrupted_run_is_repeated_without_sending_what_is_durable(
     assert keys(gateway.engine) == [*range(20_000)]
 
 
+def test_runs_into_two_tables_never_share_a_name(gateway: Gateway) -> None:
+    with GatewayClient(gateway.address, ADMIN_KEY) as client:
+        for table, resume in (("a b", "c"), ("a", "b c")):
+            assert len(mirrorgate.mirror(ROWS, table, key="id", resume=resume, client=client)) == 1
+
+
 def test_an_interrupted_full_load_continues_with_rows_that_are_cut_in_other_places(gateway: Gateway) -> None:
     whole = pa.Table.from_pylist(ROWS)
     with GatewayClient(gateway.address, ADMIN_KEY) as client:

@@ -67,8 +67,10 @@ def test_a_column_without_a_value_is_sent_once_the_table_has_it(client: GatewayC
         pd.DataFrame({"id": pd.arrays.SparseArray([1])}),
         pd.DataFrame([[1, 2]], columns=["id", "id"]),
         pd.Series([1], name="id"),
+        pd.DataFrame({"id": [1], "month": pd.period_range("2026-01", periods=1, freq="M")}),
+        pd.DataFrame({"id": [1], "month": pd.Categorical(pd.period_range("2026-01", periods=1, freq="M"))}),
     ],
-    ids=["day and time", "number and text", "sparse", "columns of one name", "series"],
+    ids=["day and time", "number and text", "sparse", "columns of one name", "series", "period", "category of periods"],
 )
 def test_what_arrow_cannot_hold_is_rejected_without_a_value(client: GatewayClient, frame: Any) -> None:
     with pytest.raises(RejectedInput, match="PyArrow cannot read") as raised:
