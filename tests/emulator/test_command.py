@@ -9,7 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from mirrorgate.errors import Misconfigured
 from mirrorgate.testing import RunningEmulator
+from mirrorgate_zone.emulator.emulator import running
 from tests.emulator.conftest import run_pytest
 
 PUBLISHER = """
@@ -91,6 +93,13 @@ def test_a_folder_has_one_emulator(tmp_path: Path) -> None:
         process.terminate()
     assert second.returncode != 0
     assert f"an emulator with pid {process.pid} is running" in second.stderr
+
+
+@pytest.mark.parametrize("content", ["", "null", "[1]", '[{"id": "x"}]'])
+def test_a_damaged_list_of_databases_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "databases.json").write_text(content)
+    with pytest.raises(Misconfigured, match=r"databases\.json is damaged"), running(tmp_path):
+        pass
 
 
 def test_sigterm_ends_the_command_and_removes_its_files() -> None:

@@ -116,6 +116,15 @@ def test_a_folder_keeps_databases_and_tables_for_the_next_start(tmp_path: Path) 
         assert [*emulator.service.databases] == [first.emulator.addresses.database, created]
 
 
+def test_a_start_without_a_database_creates_the_first_one_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        with running(tmp_path) as emulator:
+            [first] = emulator.service.databases
+            assert first == emulator.addresses.database
+            path = f"/v1/workspaces/{emulator.addresses.workspace}/mirroredDatabases/{first}"
+            Publisher(emulator).call("DELETE", path).raise_for_status()
+
+
 def test_a_deleted_database_takes_its_files_with_it(publisher: Publisher) -> None:
     created = _create(publisher, "second")
     folder = publisher.emulator.onelake.tree.root / created

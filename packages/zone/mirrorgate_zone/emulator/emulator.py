@@ -180,14 +180,18 @@ class Emulator:
         )
 
     def _read_databases(self) -> None:
-        if not self._kept.exists():
+        """Read the databases of the folder; without any, create the first one. Raises Misconfigured `bad_setting`."""
+        try:
+            for stored in json.loads(self._kept.read_bytes()) if self._kept.exists() else ():
+                self.service.databases[stored["id"]] = Database(**stored)
+        except (ValueError, TypeError, KeyError):
+            remedy = "Restore the file, or remove the directory to start with an empty emulator."
+            raise Misconfigured(Code.BAD_SETTING, f"{self._kept} is damaged", remedy=remedy) from None
+        if not self.service.databases:
             target = {"type": "MountedRelationalDatabase", "typeProperties": {"format": "Delta"}}
             properties = {"source": {"type": "GenericMirror", "typeProperties": {}}, "target": target}
             self.service.next_ids.append(_DATABASE_ID)
             self.service.add(DATABASE, parts=[definition_part({"properties": properties})])
-            return
-        for stored in json.loads(self._kept.read_bytes()):
-            self.service.databases[stored["id"]] = Database(**stored)
 
     def _keep(self) -> None:
         """Write the databases, and create or remove the folders of items that a request has created or deleted."""
@@ -213,7 +217,8 @@ def running(
 ) -> Iterator[Emulator]:
     """Run an emulator while the block runs, in a folder that is kept, or in a temporary one.
 
-    Raise Misconfigured: `bad_setting` if the port is taken, `already_running` if another emulator has the folder.
+    Raise Misconfigured: `bad_setting` if the port is taken or `databases.json` is damaged, `already_running` if another
+    emulator has the folder.
     """
     with ExitStack() as stack:
         if directory is None:
