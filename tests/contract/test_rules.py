@@ -175,6 +175,25 @@ def test_the_keys_of_a_mapping_have_a_pattern_that_excludes_others() -> None:
     assert mistakes(CONTRACT, check, {"buckets": {"xy": {"rows": 1, "checksum": 2}}}) != []
 
 
+@pytest.mark.parametrize(
+    "name", [name for name, schema in SCHEMAS.items() if name.endswith("Message") and "anyOf" in schema]
+)
+def test_no_form_of_a_message_hides_another_from_clients_that_take_null_for_a_missing_key(name: str) -> None:
+    """As those of openapi-generator do in Python: they sent a change as the NULL of a form without its keys."""
+
+    def rank(choice: Schema) -> int:
+        schema = resolved(CONTRACT, choice)
+        values = [schema["properties"][key] for key in schema.get("required", [])]
+        return (
+            2
+            if any("null" not in repr(value) and "type" in resolved(CONTRACT, value) for value in values)
+            else bool(schema.get("additionalProperties"))
+        )
+
+    ranks = [rank(choice) for choice in SCHEMAS[name]["anyOf"]]
+    assert ranks == sorted(ranks, reverse=True)
+
+
 def test_every_component_is_used() -> None:
     everything = references(CONTRACT)
     assert {name for name in SCHEMAS if f"schemas/{name}" not in everything} == set()
