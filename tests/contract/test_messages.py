@@ -42,6 +42,12 @@ def test_a_sample_that_is_accepted_fits_the_contract(source_format: str, name: s
     assert mistakes(CONTRACT, body_schema(source_format), body) == []
 
 
+def test_a_native_message_and_a_row_of_a_snapshot_fit_the_contract() -> None:
+    change = {"tableName": {"name": "t"}, "opType": "U", "before": {"id": 1}, "after": {"n": "a"}}
+    for body in (change, {"id": "1", "n": None}, [change, {"id": "1", "n": None}]):
+        assert mistakes(CONTRACT, body_schema("arcion"), body) == []
+
+
 @pytest.mark.parametrize(
     ("source_format", "message"),
     [

@@ -39,11 +39,11 @@ def message_schemas() -> dict[str, Any]:
     return _MESSAGES["schemas"] | {PlainRow.__name__: PlainRow.model_json_schema()}
 
 
-def _body(message: str, others: dict[str, Any] | None = None, *, can_be_null: bool = False) -> dict[str, Any]:
-    """Return the description of a body with one or many messages, or in the media types of `others`."""
+def _body(message: str, others: dict[str, Any] | None = None, *, also: dict[str, str] | None = None) -> dict[str, Any]:
+    """Return the description of a body with one or many messages, each of which can be `also`, or of `others`."""
     one = {"$ref": COMPONENTS + message}
-    alone = [one, {"type": "null"}] if can_be_null else [one]
-    items = {"anyOf": alone} if can_be_null else one
+    alone = [one, also] if also else [one]
+    items = {"anyOf": alone} if also else one
     examples = _MESSAGES["bodies"][message]
     lines = "".join(json.dumps(example) + "\n" for example in examples["several"]["value"])
     content = {
@@ -71,9 +71,11 @@ ARCION_BODY: Final = _body(
         "Two snapshot rows",
         "100,Testing name\r\n101,NULL\r\n",
     ),
+    also={"$ref": COMPONENTS + "ArcionImage"},
 )
-REPLICATE_BODY: Final = _body("ReplicateMessage", {AVRO: _AVRO}, can_be_null=True)
-DEBEZIUM_BODY: Final = _body("DebeziumMessage", can_be_null=True)
+_NULL: Final = {"type": "null"}
+REPLICATE_BODY: Final = _body("ReplicateMessage", {AVRO: _AVRO}, also=_NULL)
+DEBEZIUM_BODY: Final = _body("DebeziumMessage", also=_NULL)
 ROWS_BODY: Final = _body(
     "PlainRow",
     _csv(
