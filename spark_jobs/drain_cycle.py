@@ -233,7 +233,7 @@ class DrainCycle:
             self._require_new(plans)
         if broken:
             self._repair(table, epoch, broken)
-        files = plans[table.table_id]
+        files = plans[table.table_id] if len(broken) < MAX_FILES_AHEAD else []  # others may wait to be written again
         if not files:
             self.failures.clear({table.table_id})
         return ClaimedTable(table, epoch, files) if files else None

@@ -217,6 +217,25 @@ def test_no_file_is_written_again_behind_a_gap(
     assert current(engine, "t").state is TableState.ACTIVE
 
 
+def test_no_new_file_appears_before_every_file_that_was_asked_for_is_written_again(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_jobs.drain_cycle.MAX_FILES_AHEAD", 1)
+    worker = new_worker()
+    for key in (3, 4):
+        drain(worker)
+        stage_keys(engine, current(engine, "t"), [key])
+    table = current(engine, "t")
+    for number in (1, 2):
+        (landing_zone / "t" / f"{number:020}.parquet").unlink()
+        with engine.begin() as connection:
+            request_repair(connection, table.name, table.generation, FileNumber(number), "operator")
+    assert [worker.prepare(table.table_id), worker.prepare(table.table_id)] == [None, None]
+    assert landed_keys(landing_zone, "t") == [[1, 2], [3]]
+    drain(worker)
+    assert landed_keys(landing_zone, "t") == [[1, 2], [3], [4]]
+
+
 def test_a_corrupt_payload_quarantines_and_publishes_nothing(
     engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None
 ) -> None:
