@@ -78,8 +78,8 @@ def grown(known: Sequence[MirrorColumn], path: str, schema: pa.Schema) -> list[M
     """Return the columns of a table after a file with this schema (without marker), new ones last.
 
     Names match without regard to letter case. A column of Arrow's null type has no type yet and counts as absent.
-    Raise InvariantBroken `schema_merge_failure` for a changed type or a missing required column, and
-    `mirror_type_unsupported`.
+    Raise InvariantBroken `schema_merge_failure` for a changed type or a missing required column,
+    `mirror_type_unsupported`, and `landing_file_unreadable` for a table without columns.
     """
     by_name = {column.name.casefold(): column for column in known}
     found = {field.name.casefold() for field in schema}
@@ -103,6 +103,8 @@ def grown(known: Sequence[MirrorColumn], path: str, schema: pa.Schema) -> list[M
                 Code.SCHEMA_MERGE_FAILURE,
                 f"{path}: SchemaMergeFailure: column {before.name} has type {column_type} instead of {before.type}",
             )
+    if not columns:
+        raise InvariantBroken(Code.LANDING_FILE_UNREADABLE, f"{path}: it has no column besides the row marker")
     return columns
 
 

@@ -189,6 +189,9 @@ def _snappy_block(block: bytes, before: Sequence[bytes]) -> bytes:
     return decompressed
 
 
+CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
+"""Codecs of Parquet that open mirroring reads."""
+
 MARKERS: Final = (0, 1, 2, 4)
 """Insert, update, delete, upsert."""
 
@@ -211,8 +214,17 @@ def read_rows(zone: LandingZone, file: DataFile, metadata: TableMetadata) -> Lan
         if is_delimited_text(file):
             found = read_delimited_text(opened, file.name, metadata)
         else:
-            found = pq.ParquetFile(opened, page_checksum_verification=True).read()
+            parquet = pq.ParquetFile(opened, page_checksum_verification=True)
+            if unknown := _codecs(parquet.metadata) - CODECS:
+                raise UnreadableFile(file.path, f"open mirroring does not read {', '.join(sorted(unknown))}")
+            found = parquet.read()
     return split_markers(file.path, found)
+
+
+def _codecs(footer: pq.FileMetaData) -> set[str]:
+    """Return the codecs of the first row group: a writer has one for each column."""
+    groups = [footer.row_group(0)] if footer.num_row_groups else []
+    return {group.column(at).compression for group in groups for at in range(group.num_columns)}
 
 
 def read_chunks(zone: LandingZone, file: DataFile, metadata: TableMetadata) -> Iterator[pa.Table]:
@@ -313,15 +325,7 @@ def _arrow_errors(file: DataFile) -> Iterator[None]:
     """
     try:
         yield
-    except UnreadableFile:
-        raise
-    except (pa.ArrowException, UnicodeDecodeError, LookupError) as error:
-        raise UnreadableFile(file.path, _first_line(error)) from error
-    except OSError as error:
-        if type(error) is not OSError or error.errno is not None:
+    except (pa.ArrowException, UnicodeDecodeError, LookupError, OSError) as error:
+        if isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None):
             raise
-        raise UnreadableFile(file.path, _first_line(error)) from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise UnreadableFile(file.path, (str(error).splitlines() or [type(error).__name__])[0][:200]) from error

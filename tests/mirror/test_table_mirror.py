@@ -152,6 +152,18 @@ def test_a_file_that_cannot_be_applied_stops_the_table_behind_the_files_before(
     assert zone.rows() == noted((1, "a"), (2, "b"), (3, "c"))
 
 
+def test_a_file_of_markers_alone_and_an_unread_codec_stop_the_table(zone: SmallZone) -> None:
+    zone.land(1, pa.table({"__rowMarker__": [0]}))
+    report = zone.advance()
+    assert (report.state, report.code) == (MirrorState.STOPPED, Code.LANDING_FILE_UNREADABLE)
+    assert "no column besides the row marker" in (report.detail or "")
+    pq.write_table(pa.table({"id": [1], "note": ["a"]}), zone.land(1, [(1, "a", 0)]), compression="brotli")
+    assert (report := zone.advance()).code == Code.LANDING_FILE_UNREADABLE
+    assert "does not read BROTLI" in (report.detail or "")
+    zone.land(1, [(1, "a", 0)])
+    assert zone.advance().state is MirrorState.IN_STEP
+
+
 def test_files_without_an_order_stop_the_table(zone: SmallZone) -> None:
     path = zone.land(1, [(1, "a", 0)])
     path.rename(path.with_name("a1b2c3.parquet"))

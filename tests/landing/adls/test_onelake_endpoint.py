@@ -10,6 +10,7 @@ from azure.core.exceptions import AzureError, HttpResponseError, ServiceResponse
 from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient
 
 from mirrorgate_zone.emulator import ITEM, LANDING_ZONE, WORKSPACE, Effect, Fault, OneLake, Trust, answer
+from mirrorgate_zone.emulator.storage_tree import Request
 from tests.support.onelake.clients import FixedToken, file_system
 from tests.support.onelake.fixtures import NewOneLake
 from tests.support.waiting import wait_until
@@ -57,10 +58,22 @@ def test_a_written_file_reads_back_whole_and_in_ranges(workspace: FileSystemClie
     }
 
 
+@pytest.mark.parametrize(("asked", "status"), [("bytes=5-2", 416), ("bytes=2", 400), ("bytes=0-1,3-4", 400)])
+def test_what_is_no_range_of_the_file_is_rejected(
+    onelake: OneLake, workspace: FileSystemClient, asked: str, status: int
+) -> None:
+    written(workspace, "_f", b"0123456789")
+    request = Request("blob", "GET", f"{LANDING_ZONE}/_f", {}, {"x-ms-range": asked}, b"")
+    assert onelake.answer(request).status == status
+
+
 def test_metadata_given_at_creation_is_kept_forgotten_or_rejected(
     onelake: OneLake, workspace: FileSystemClient
 ) -> None:
     at(workspace, "_1").create_file(metadata={"attempt": "é"})
+    badly_encoded = {"x-ms-properties": "attempt=é"}
+    request = Request("dfs", "PUT", f"{LANDING_ZONE}/_0", {"resource": "file"}, badly_encoded, b"")
+    assert onelake.answer(request).status == 400
     onelake.switches.user_metadata = "forgotten"
     at(workspace, "_2").create_file(metadata={"attempt": "x"})
     assert onelake.tree.find(f"{LANDING_ZONE}/_1").metadata == {"attempt": "é"}

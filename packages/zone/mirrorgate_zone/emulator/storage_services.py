@@ -224,7 +224,10 @@ def _metadata(request: Request) -> dict[str, str]:
     """`x-ms-properties: name=base64,…`."""
     text = request.headers.get("x-ms-properties", "")
     pairs = [pair.partition("=") for pair in text.split(",") if pair]
-    return {name: base64.b64decode(value).decode() for name, _, value in pairs}
+    try:
+        return {name: base64.b64decode(value).decode() for name, _, value in pairs}
+    except ValueError:
+        raise Rejected(400, "InvalidHeaderValue", "x-ms-properties") from None
 
 
 _CONTAINER = {

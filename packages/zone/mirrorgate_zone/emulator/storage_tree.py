@@ -7,6 +7,7 @@ Leases, metadata, ETags and appended data that is not flushed are in memory, and
 import itertools
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -24,6 +25,7 @@ from xml.sax.saxutils import escape
 
 MAX_NAME_BYTES: Final = 255
 """Of a local file system."""
+_RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 
 
 class Rejected(Exception):
@@ -474,8 +476,11 @@ def read_response(request: Request, node: Node) -> Response:
     asked = request.headers.get("x-ms-range") or request.headers.get("range")
     if asked is None:
         return Response(200, headers, node.content)
-    first, last = asked.removeprefix("bytes=").split("-")
-    if not first.isdecimal() or int(first) >= size:
+    span = _RANGE.fullmatch(asked)
+    if span is None:
+        raise Rejected(400, "InvalidHeaderValue", "Range")
+    first, last = span.groups()
+    if not first or int(first) >= size or (last and int(last) < int(first)):
         raise Rejected(416, "InvalidRange", headers={"Content-Range": f"bytes */{size}"})
     end = min(int(last) + 1 if last else size, size)
     part = node.read(int(first), end)

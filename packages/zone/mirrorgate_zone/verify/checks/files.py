@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 
 from app.domain.model.names import ROW_MARKER, TableName
 from app.landing.zone import LandingZone
+from app.published.data_file import CODECS
 from mirrorgate.errors import RejectedInput
 from mirrorgate_zone.verify.codes import Finding, FindingCode
 from mirrorgate_zone.verify.file_reading import MAX_CELL_BYTES, CheckedFile, FileColumn, RowGroup, TableView
 
-CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 MIN_GROUP_ROWS: Final = 10_000
 MIN_GROUP_BYTES: Final = 2**20
 MIN_GROUPS: Final = 10
