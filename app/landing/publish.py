@@ -20,7 +20,15 @@ import msgspec
 from app.domain.model.landing_file import BuiltFile, file_name
 from app.domain.model.names import TableName
 from app.domain.model.table import Epoch, FileNumber, Generation, Table, TableId
-from app.landing.landed_state import MARKER, FolderMarker, is_landed, marker_mismatch, read_marker, require_marker
+from app.landing.landed_state import (
+    MARKER,
+    FolderMarker,
+    find_file,
+    is_landed,
+    marker_mismatch,
+    read_marker,
+    require_marker,
+)
 from app.landing.zone import FolderRenameUnsupported, LandingZone, PathKind, RenameOutcome
 from mirrorgate.errors import Code, InvariantBroken
 
@@ -119,13 +127,14 @@ def remove_table_folder(
 
 
 def repair_file(zone: LandingZone, table: Table, installation_id: UUID, built: BuiltFile) -> None:
-    """Replace what is under a file's number with the file that was built again. Safe to repeat.
+    """Replace what is under a file's number, visible or consumed, with the file built again. Safe to repeat.
 
     Raise InvariantBroken `landing_folder_lost` if the folder is gone or another's.
     """
     require_marker(zone, table, installation_id)
-    source = Scratch(built.planned.table_id, built.epoch).path(built.temp_name)
-    zone.replace_file(source, f"{table.name.folder}/{file_name(built.planned.identity.number)}")
+    number, source = built.planned.identity.number, Scratch(built.planned.table_id, built.epoch).path(built.temp_name)
+    found = find_file(zone, table.name, number)
+    zone.replace_file(source, f"{table.name.folder}/{file_name(number)}" if found is None else found[0])
 
 
 def make_visible(zone: LandingZone, name: TableName, built: BuiltFile) -> None:

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.model.landing_file import file_name
+from app.domain.model.table import FileNumber
+from app.landing.landed_state import LandedState, verify_landed
 from app.landing.local_zone import LocalZone
 from app.landing.publish import (
     make_visible,
@@ -183,6 +186,16 @@ def test_nothing_is_repaired_in_another_gateways_folder(zone: LocalZone) -> None
     with pytest.raises(InvariantBroken, match=Code.LANDING_FOLDER_LOST):
         repair_file(zone, table(), INSTALLATION, build(zone, planned()))
     assert zone.names("sales.schema/orders") == ["_gateway.json", "_metadata.json"]
+
+
+def test_a_file_that_mirroring_has_moved_is_repaired_where_it_is(zone: LocalZone) -> None:
+    prepare(zone, table())
+    consumed = "sales.schema/orders/_ProcessedFiles"
+    zone.create_folder(consumed)
+    zone.create_file(f"{consumed}/{file_name(FileNumber(1))}", b"")
+    repair_file(zone, table(), INSTALLATION, build(zone, planned()))
+    assert zone.names("sales.schema/orders") == ["_ProcessedFiles", "_gateway.json", "_metadata.json"]
+    assert verify_landed(zone, table().name, planned()) is LandedState.OURS
 
 
 def test_a_half_written_folder_of_an_earlier_try_is_not_used(zone: LocalZone) -> None:
