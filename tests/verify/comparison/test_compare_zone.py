@@ -268,6 +268,19 @@ def test_a_mirror_is_compared_at_the_file_that_it_has_applied(zone: Path, target
     assert found.detail.startswith("the mirror has applied file 1 of 2")
 
 
+@pytest.mark.parametrize(("damaged", "why"), [(False, "file 2 is missing"), (True, "00000000000000000002.parquet: ")])
+def test_a_mirror_is_not_compared_with_a_zone_that_lost_what_it_has_applied(
+    damaged: bool, why: str, zone: Path, target: Path
+) -> None:
+    transactions = [Transaction("mirrorgate", 2), Transaction("mirrorgate.generation", 1)]
+    write_deltalake(target / NAME, FINAL, commit_properties=CommitProperties(app_transactions=transactions))
+    assert findings(zone, target) == []
+    (zone / NAME / parquet_name(2)).write_bytes(b"") if damaged else (zone / NAME / parquet_name(2)).unlink()
+    (found,) = findings(zone, target)
+    assert found.code == "against_not_compared"
+    assert f"the mirror has applied file 2, but {why}" in found.detail
+
+
 def test_files_after_a_gap_or_a_changed_type_are_not_compared(zone: Path, target: Path) -> None:
     write_deltalake(target / NAME, FINAL)
     flipped = pa.table({"id": ["1"], "name": ["a"]})

@@ -415,6 +415,12 @@ class _TableAgainst:
         kinds = kinds_of(delta)
         with temporary_connection() as connection:
             folded = ZoneFold(connection, self.zone, metadata, kinds).fold(files)
+            position, last = read_position(delta), (folded.files[-1].number or 0) if folded.files else 0
+            if position is not None and last < position.file_number and not metadata.is_ordered_by_time:
+                why = folded.stopped or f"file {last + 1} is missing"
+                detail = f"the mirror has applied file {position.file_number}, but {why}"
+                yield self._finding(FindingCode.AGAINST_NOT_COMPARED, detail)
+                return
             if folded.stopped is not None:
                 self._note(FindingCode.AGAINST_STOPPED, f"files are compared up to here: {folded.stopped}")
             yield from self._notes
