@@ -95,10 +95,13 @@ class DrainCycle:
     def due(self) -> list[TableId]:
         """Return the tables with something to publish now that no other live drain owns.
 
-        Raise TemporarilyUnavailable `landing_zone_away` while there are such tables and the zone is unreachable.
+        Raise TemporarilyUnavailable `landing_zone_away` while there are such tables and the zone is unreachable, and as
+        `Claiming.require_known_zone`.
         """
         with translated_errors(), self.context.engine.begin() as connection:
             due = due_tables(connection, self.context.worker_id, self._limits, limit=MAX_DUE_TABLES)
+            if due:
+                self._claiming.require_known_zone(connection)
         if due:
             is_remote = self.context.config.landing_zone.is_remote
             self.context.claimed_zone.require(within=REMOTE_PRESENCE_SECONDS if is_remote else 0.0)

@@ -59,7 +59,7 @@ from app.staging.ledger.leases import (
 from app.staging.ledger.planning import adopt_file
 from app.staging.tables.operations import end_marker_rewrite, is_marker_to_be_rewritten
 from app.staging.tables.registry import find_table_by_id
-from mirrorgate.errors import Code, InvariantBroken, TemporarilyUnavailable
+from mirrorgate.errors import Code, InvariantBroken, Misconfigured, TemporarilyUnavailable
 from spark_jobs.steps.context import DrainContext, log_fields
 from spark_jobs.steps.failures import TableFailures
 from spark_jobs.steps.publishing import Publishing
@@ -85,7 +85,7 @@ class Claiming:
             self.context.claimed_zone.require()
         try:
             with self.context.engine.begin() as connection:
-                self._require_known_zone(connection)
+                self.require_known_zone(connection)
                 epoch = claim_table(connection, table_id, self.context.worker_id, held=held)
                 table = find_table_by_id(connection, table_id)
         except TemporarilyUnavailable as error:
@@ -99,12 +99,12 @@ class Claiming:
             epoch = self._beyond_scratch(table, epoch)
         return table, epoch
 
-    def _require_known_zone(self, connection: Connection) -> None:
-        """Raise TemporarilyUnavailable `landing_zone_away` once the database has been moved to another zone."""
+    def require_known_zone(self, connection: Connection) -> None:
+        """Raise Misconfigured `landing_zone_changed` once the database has been moved to another zone."""
         known = known_zone(connection)
         if known is not None and known.zone_id != self.context.claimed_zone.known.zone_id:
             detail = f"the database publishes into {known} now: start this drain with that zone"
-            raise TemporarilyUnavailable(Code.LANDING_ZONE_AWAY, detail)
+            raise Misconfigured(Code.LANDING_ZONE_CHANGED, detail)
 
     def _beyond_scratch(self, table: Table, epoch: Epoch) -> Epoch:
         """Return the claimed epoch, raised above every epoch in scratch: a restore may have set the counter back."""

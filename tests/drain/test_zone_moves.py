@@ -65,7 +65,9 @@ def test_after_a_move_a_drain_on_the_former_zone_publishes_nothing_more(
     before, now = move_landing_zone(engine, address)
     assert (before, now.location) == (former.context.claimed_zone.known, address.location)
     assert former.build_and_publish([claimed]) == set()
-    publish_pending(former)
+    with pytest.raises(Misconfigured, match=Code.LANDING_ZONE_CHANGED) as rejected:  # a running drain says it waits
+        publish_pending(former)
+    assert str(address.location) in rejected.value.detail
     assert landed_keys(landing_zone, "t") == landed_keys(landing_zone, "u") == []
     sql.run(engine, "DELETE FROM mirrorgate.workers")
     publish_pending(new_drain(zone=address))
