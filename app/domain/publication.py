@@ -294,8 +294,8 @@ def _storage_text(error: OSError) -> str:
     if error.errno is None:
         return str(error) or type(error).__name__
     name = errno.errorcode.get(error.errno, str(error.errno))
-    where = f" at {error.filename}" if error.filename else ""
-    return f"{name} ({error.strerror or os.strerror(error.errno)}){where}"
+    where = " to ".join(str(path) for path in (error.filename, error.filename2) if path)
+    return f"{name} ({error.strerror or os.strerror(error.errno)}){' at ' * bool(where)}{where}"
 
 
 def _raised_at(error: BaseException) -> str:

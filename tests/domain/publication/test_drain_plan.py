@@ -356,6 +356,8 @@ def test_a_fault_that_nobody_foresaw_has_the_remedy_of_its_code() -> None:
 
 
 def test_a_fault_without_a_number_has_its_text_or_its_type() -> None:
+    moved = IsADirectoryError(errno.EISDIR, "Is a directory", "/zone/a", None, "/zone/b")
+    assert described(moved).detail == "EISDIR (Is a directory) at /zone/a to /zone/b"
     assert described(OSError("the mount is gone")).detail == "the mount is gone"
     assert described(TimeoutError()).detail == "TimeoutError"
     assert described(OSError(99_999, None)).detail.startswith("99999 (")
