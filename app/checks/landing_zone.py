@@ -17,14 +17,7 @@ from app.domain.publication import KnownZone
 from app.landing.adls.retries import TransientStorageError
 from app.landing.landed_state import marker_mismatch
 from app.landing.open_zone import ZoneAddress, open_zone
-from app.landing.verification import (
-    Listing,
-    Recorded,
-    Report,
-    compare_files,
-    note_marker,
-    note_unexpected,
-)
+from app.landing.verification import Listing, Recorded, Report, compare_files, note_marker, note_unexpected
 from app.landing.zone import ScratchRevoked
 from app.landing.zone_owner import check_owner, claim_zone
 from app.staging.connection.database import Engine, installation_id, translated_errors

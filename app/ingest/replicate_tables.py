@@ -48,10 +48,7 @@ from app.ingest.changed_tables import log_registration, register
 from app.ingest.table_cache import TableCache
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import Connection, translated_errors
-from app.staging.tables.registration import (
-    Registration,
-    find_locked_table,
-)
+from app.staging.tables.registration import Registration, find_locked_table
 from app.staging.tables.replicate_sources import (
     SourceFacts,
     data_schemas,

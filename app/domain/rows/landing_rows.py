@@ -24,12 +24,7 @@ from app.domain.model.change import (
     progress_of,
 )
 from app.domain.model.table_schema import TableSchema
-from app.domain.rows.derived_columns import (
-    MAX_DERIVED_TEXT_BYTES,
-    check_text_bytes,
-    text_bytes,
-    with_derived,
-)
+from app.domain.rows.derived_columns import MAX_DERIVED_TEXT_BYTES, check_text_bytes, text_bytes, with_derived
 from app.domain.rows.key_changes import KeyChange, KeyChanges
 from app.domain.rows.row_facts import needed_facts, with_facts_of_changes, with_facts_of_shaped
 from app.domain.rows.row_image import ImageRows, IncompleteRow, encode_image, encode_images, row_keys
