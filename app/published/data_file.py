@@ -218,12 +218,12 @@ def read_rows(zone: LandingZone, file: DataFile, metadata: TableMetadata) -> Lan
             if unknown := _codecs(parquet.metadata) - CODECS:
                 raise UnreadableFile(file.path, f"open mirroring does not read {', '.join(sorted(unknown))}")
             found = parquet.read()
+            _require_rows(file, parquet.metadata.num_rows - found.num_rows)
     return split_markers(file.path, found)
 
 
 def _codecs(footer: pq.FileMetaData) -> set[str]:
-    """Return the codecs of the first row group: a writer has one for each column."""
-    groups = [footer.row_group(0)] if footer.num_row_groups else []
+    groups = map(footer.row_group, range(footer.num_row_groups))
     return {group.column(at).compression for group in groups for at in range(group.num_columns)}
 
 
@@ -244,10 +244,14 @@ def read_chunks(zone: LandingZone, file: DataFile, metadata: TableMetadata) -> I
         for batch in parquet.iter_batches(MAX_CHUNK_ROWS):
             missing -= batch.num_rows
             yield pa.Table.from_batches([batch])
-        if missing:  # a damaged page header can end a column early, which this reader of Arrow does not report
-            raise UnreadableFile(
-                file.path, f"its rows are {abs(missing)} {'fewer' if missing > 0 else 'more'} than stated"
-            )
+        _require_rows(file, missing)
+
+
+def _require_rows(file: DataFile, missing: int) -> None:
+    """Raise UnreadableFile if rows are missing: a damaged page header can end a column early, and Arrow says nothing."""
+    if missing:
+        more = "fewer" if missing > 0 else "more"
+        raise UnreadableFile(file.path, f"its rows are {abs(missing)} {more} than stated")
 
 
 def read_schema(zone: LandingZone, file: DataFile, metadata: TableMetadata) -> pa.Schema:

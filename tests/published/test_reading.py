@@ -196,15 +196,18 @@ def test_unusable_columns_are_named(tmp_path: Path, rows: pa.Table, reason: str)
         rows_of(tmp_path, numbered(1))
 
 
-def test_every_damage_of_a_file_is_named_or_changes_no_row(tmp_path: Path) -> None:
-    rows = pa.table({"id": list(range(50)), "text": [f"text {n}" for n in range(50)]})
+@pytest.mark.parametrize(("names", "step", "flipped"), [(["id", "text"], 41, 0xFF), (["text"], 5, 0x01)])
+def test_every_damage_of_a_file_is_named_or_changes_no_row(
+    tmp_path: Path, names: list[str], step: int, flipped: int
+) -> None:
+    rows = pa.table({"id": list(range(50)), "text": [f"text {n}" for n in range(50)]}).select(names)
     path = f"orders/{numbered(1)}"
     pq_path = tmp_path / path
     pq_path.parent.mkdir()
-    pq.write_table(rows, pq_path, write_page_checksum=True)
+    pq.write_table(rows, pq_path, write_page_checksum=True, use_dictionary=False)
     whole = pq_path.read_bytes()
     damaged = [whole[:cut] for cut in range(0, len(whole), 41)]
-    damaged += [whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :] for at in range(0, len(whole), 41)]
+    damaged += [whole[:at] + bytes([whole[at] ^ flipped]) + whole[at + 1 :] for at in range(0, len(whole), step)]
     for content in damaged:
         pq_path.write_bytes(content)
         try:
