@@ -248,7 +248,7 @@ def read_chunks(zone: LandingZone, file: DataFile, metadata: TableMetadata) -> I
 
 
 def _require_rows(file: DataFile, missing: int) -> None:
-    """Raise UnreadableFile if rows are missing: a damaged page header can end a column early, and Arrow says nothing."""
+    """Raise UnreadableFile if rows are missing: a damaged page header can end a column without an error."""
     if missing:
         more = "fewer" if missing > 0 else "more"
         raise UnreadableFile(file.path, f"its rows are {abs(missing)} {more} than stated")
