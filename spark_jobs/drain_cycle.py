@@ -229,14 +229,13 @@ class DrainCycle:
             if next_generation is None or not next_generation.state.publishes:
                 return None
             table = next_generation
+        while broken := self._to_repair(table):
+            self._repair(table, epoch, broken)
         with self.context.engine.begin() as connection:
-            broken = files_to_repair(connection, table, limit=MAX_FILES_AHEAD)
             claim = Claim(table, epoch)
             plans = plan_next_files(connection, [claim], self._limits, max_files=MAX_FILES_AHEAD, slots=tasks)
             self._require_new(plans)
-        if broken:
-            self._repair(table, epoch, broken)
-        files = plans[table.table_id] if len(broken) < MAX_FILES_AHEAD else []  # others may wait to be written again
+        files = plans[table.table_id]
         if not files:
             self.failures.clear({table.table_id})
         return ClaimedTable(table, epoch, files) if files else None
@@ -251,6 +250,10 @@ class DrainCycle:
             if files and self.leased.was_published(table_id, files[0].identity):
                 detail = f"this drain has published file {files[0].identity.number}, which the database plans again"
                 raise InvariantBroken(Code.STALE_EPOCH, detail)
+
+    def _to_repair(self, table: Table) -> list[PlannedFile]:
+        with self.context.engine.begin() as connection:
+            return files_to_repair(connection, table, limit=MAX_FILES_AHEAD)
 
     def _repair(self, table: Table, epoch: Epoch, files: Sequence[PlannedFile]) -> None:
         """Write files again, none behind a gap; if the process dies inside, the next owner does it once more."""

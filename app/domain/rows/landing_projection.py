@@ -14,15 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.domain.model.projection import (
-    AuditValue,
-    Comparison,
-    Constant,
-    History,
-    MaskMethod,
-    RowFilter,
-    bad_option,
-)
+from app.domain.model.projection import AuditValue, Comparison, Constant, History, MaskMethod, RowFilter, bad_option
 from app.domain.model.table import BatchSequence, Table
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName, row_marker_field

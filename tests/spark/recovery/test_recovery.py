@@ -230,7 +230,7 @@ def test_no_new_file_appears_before_every_file_that_was_asked_for_is_written_aga
         (landing_zone / "t" / f"{number:020}.parquet").unlink()
         with engine.begin() as connection:
             request_repair(connection, table.name, table.generation, FileNumber(number), "operator")
-    assert [worker.prepare(table.table_id), worker.prepare(table.table_id)] == [None, None]
+    assert worker.prepare(table.table_id) is not None
     assert landed_keys(landing_zone, "t") == [[1, 2], [3]]
     drain(worker)
     assert landed_keys(landing_zone, "t") == [[1, 2], [3], [4]]
