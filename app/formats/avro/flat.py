@@ -10,14 +10,15 @@ has to end exactly where its bytes do.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from app.domain.model.written_values import fraction
 from app.formats.avro import values
+from app.formats.avro.plan import ENCODE
 from app.formats.avro.tree import Node, meaning_of, scale_of
 
 
@@ -37,11 +38,6 @@ _Positions: TypeAlias = npt.NDArray[np.int64]
 _PADDING: Final = bytes(16)
 _MAX_VARINT_BYTES: Final = 10
 _MASKS: Final = frozenset({"columnMask", "changeMask"})
-
-
-_EPOCH: Final = datetime(1970, 1, 1)  # its zone is added as text
-_DAY_0: Final = date(1970, 1, 1)
-_DAY_MICROS: Final = 86_400_000_000
 
 
 class _Unusual(Exception):
@@ -177,28 +173,12 @@ class _Run:
 
 def _exact(number: float) -> Decimal | str:
     written = values.finite(number)
-    return written if isinstance(written, str) else Decimal(repr(written))
+    return written if isinstance(written, str) else fraction(ENCODE(written).decode())
 
 
 def _of_numbers(node: Node) -> Callable[[int], Any] | None:
-    """Return what writes dates and times as msgspec does. It raises OverflowError beyond the calendar or the day."""
     meaning = meaning_of(node)
-    if meaning not in values.TEMPORAL:
-        return None
-    kind, _, unit = meaning.rpartition("-")
-    if meaning not in values.NATIVE or meaning == "date":
-        return values.temporal(meaning) if meaning != "date" else lambda days: (_DAY_0 + timedelta(days)).isoformat()
-    micros = 1_000 if unit == "millis" else 1
-    if kind == "time":
-        return lambda value: _clock(value * micros)
-    zone = "" if kind.startswith("local") else "Z"
-    return lambda value: (_EPOCH + timedelta(microseconds=value * micros)).isoformat() + zone
-
-
-def _clock(micros: int) -> str:
-    if not 0 <= micros < _DAY_MICROS:
-        raise OverflowError
-    return (_EPOCH + timedelta(microseconds=micros)).time().isoformat()
+    return values.temporal(meaning) if meaning in values.TEMPORAL else None
 
 
 def _of_bytes(node: Node, name: str) -> Callable[[bytes], Any]:

@@ -42,6 +42,7 @@ def as_json(written_as: Any, value: Any, style: Style = Style.TEXT, *, declared:
         ({"type": "int", "logicalType": "date"}, 2**31 - 1, "+5881580-07-11", 2**31 - 1),
         ({"type": "int", "logicalType": "date"}, -2_147_472_692, "infinity", -2_147_472_692),
         ({"type": "int", "logicalType": "time-millis"}, 45_296_001, "12:34:56.001000", 45_296_001),
+        ({"type": "int", "logicalType": "time-millis"}, -1_800_000, "-1800000", -1_800_000),
         ({"type": "long", "logicalType": "time-micros"}, 86_400_000_000, "86400000000", 86_400_000_000),
         ({"type": "long", "connect.name": "io.debezium.time.NanoTime"}, 1, "00:00:00.000000001", 1),
         ({"type": "long", "logicalType": "timestamp-millis"}, -1, "1969-12-31T23:59:59.999000Z", -1),
@@ -85,6 +86,15 @@ def without_logical_types(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     return {name: value for name, value in schema.items() if name != "logicalType"}
+
+
+@pytest.mark.parametrize("meaning", ["timestamp-millis", "timestamp-micros", "local-timestamp-millis", "time-micros"])
+def test_the_text_of_a_time_does_not_depend_on_a_date_beside_it(meaning: str) -> None:
+    types = {"at": {"type": "long", "logicalType": meaning}, "day": {"type": "int", "logicalType": "date"}}
+    declared = record(*({"name": name, "type": written} for name, written in types.items()))
+    written_as = record({"name": "at", "type": "long"}, {"name": "day", "type": "int"})
+    usual, beyond = (as_json(written_as, {"at": 1_500, "day": day}, declared=declared) for day in (0, 2**31 - 1))
+    assert usual["at"] == beyond["at"]
 
 
 @given(st.integers(-(10**40), 10**40), st.integers(0, 40))
