@@ -257,3 +257,15 @@ def test_a_replicate_message_is_addressed_to_the_table_of_its_schema_unless_the_
     for has_table, expected in ((False, addressed), (True, b'{"data":"a","headers":"b"}')):
         decoder = decoder_of("replicate", "avro", "json", client, has_table=has_table)
         assert decoder.decode("t", None, record) == (None, expected)
+
+
+def test_a_replicate_message_with_its_table_is_addressed_once(registry: RegistryDouble, client: SchemaRegistry) -> None:
+    written = {"schema": "DBO", "table": "ORDERS", "data": "a", "headers": "b"}
+    fields = [{"name": name, "type": "string"} for name in written]
+    schema = {"type": "record", "name": "com.attunity.queue.msg.task-1.DBO.ORDERS.DataRecord", "fields": fields}
+    registry.register("t", schema)
+    decoder = decoder_of("replicate", "avro", "json", client, has_table=False)
+    assert decoder.decode("t", None, encoded(schema, written)) == (
+        None,
+        json.dumps(written, separators=(",", ":")).encode(),
+    )

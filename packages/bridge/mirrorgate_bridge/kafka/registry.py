@@ -327,11 +327,15 @@ def _with_address(address: bytes, decode: Decode, payload: bytes) -> bytes:
 
 
 def _replicate_address(schema: Node) -> bytes | None:
-    """Return the first JSON members of a message: schema and table, by the record's namespace. None if it names none.
+    """Return the first JSON members of a message: schema and table, by the record's namespace.
 
-    Replicate registers `com.attunity.queue.msg.<task>.<schema>.<table>.DataRecord`.
+    None if it names none, or the record has such members itself. Replicate registers
+    `com.attunity.queue.msg.<task>.<schema>.<table>.DataRecord`.
     """
-    if not schema.name.startswith(_REPLICATE_NAMESPACE) or not {"data", "headers"} <= {f.name for f in schema.fields}:
+    members = {field.name for field in schema.fields}
+    if not {"data", "headers"} <= members or members & {"schema", "table"}:
+        return None
+    if not schema.name.startswith(_REPLICATE_NAMESPACE):
         return None
     names = schema.name.removeprefix(_REPLICATE_NAMESPACE).split(".")
     if len(names) < 4:
