@@ -87,12 +87,20 @@ FOUND_BEFORE = {
         b'"exists":{"name":"1","flag":"1"}}',
         b'{"tableName":{"namespace":{"catalog":"shop"},"name":"pair"},"opType":"D","before":{"id":"2"},"after":null,'
         b'"exists":{"id":"3","name":-0}}',
+        b'[{"tableName":{"namespace":{"catalog":"shop"},"name":"one"},"opType":"D","cursor":"{\\"timestamp\\":1}",'
+        b'"before":{"id":"1"},"after":{"id":"1"},"exists":{"id":"2"}},'
+        b'{"tableName":{"namespace":{"catalog":"shop"},"name":"one"},"opType":"D","cursor":"{}","before":{"id":"1"},'
+        b'"after":{"id":"1"},"exists":{"id":"2"}}]',
+    ),
+    "debezium": (
+        b'[{"id":7,"name":"a","__op":"d","__schema":"s","__table":"pair","__source_ts_ms":5},'
+        b'{"id":8,"name":"a","__op":"d","__schema":"s","__table":"pair"}]',
     ),
     "replicate": (
         b'{"data":{"A":2,"B":"7","C":2},"headers":{"operation":"INSERT","externalSchemaId":-0},"schema":"S","table":"KEYS"}',
     ),
 }
-"""Bodies that the columnar path once took and the exact path rejected."""
+"""Bodies that the columnar path once took and the exact path rejected or read otherwise."""
 
 
 @pytest.mark.parametrize("source_format", FOUND_BEFORE)

@@ -32,8 +32,7 @@ from app.formats.debezium.columnar_schemas import (
     block_members,
     cut_schemas,
     facts_of,
-    last_position,
-    last_time,
+    last_told,
     run_in_log,
     tables_of,
 )
@@ -392,14 +391,15 @@ def _part(
 ) -> EventPart:
     schema = cut.schema_of(number)
     read = row_members if is_flattened else block_members
+    last = last_told(changes.sources, cut.content, read)
     columns = EventColumns(
         changes.operations,
         changes.before,
         changes.after,
-        last_position(changes.sources, cut.content, read),
+        last.position,
         partial(_facts, changes, cut.content, read),
         partial(run_in_log, changes.sources, cut.content, read),
-        progress(last_time(changes.sources, read), _extracted(changes.events[-1])),
+        progress(last.time, _extracted(changes.events[last.at])),
     )
     if not is_flattened:
         return EventPart(changes.tables[0], row_schema(schema), keys, columns)

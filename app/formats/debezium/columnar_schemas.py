@@ -116,22 +116,30 @@ def block_members(written: Sequence[Raw]) -> Sequence[SourceMembers]:
     return [*zip(blocks, blocks, strict=True)]
 
 
-def last_position(written: Sequence[Raw], content: bytes, read: ReadMembers) -> str | None:
-    """Return the source position of the last event that has one. Raises NotColumnar if a zero may be written -0.
+class LastTold(NamedTuple):
+    """The last source position of some events, and the last source time with the place of its event."""
+
+    position: str | None = None
+    time: SourceTime = None
+    at: int = -1
+
+
+def last_told(written: Sequence[Raw], content: bytes, read: ReadMembers) -> LastTold:
+    """Return what the last event that has it says. Raises NotColumnar if a zero may be written -0.
 
     `content` is the body that the events are from.
     """
-    for chosen in (written[-1:], written[:-1]):  # usually, the last one has it
-        for members, _ in reversed(_with_known_zeros(read(chosen), content)):
-            if (position := source_position(members)) is not None:
-                return position
-    return None
-
-
-def last_time(written: Sequence[Raw], read: ReadMembers) -> SourceTime:
-    """Return when the source made the last change. Raises NotColumnar."""
-    [(_, times)] = read(written[-1:])
-    return source_time(times)
+    (position, time, at), last = LastTold(), len(written) - 1
+    for start, end in ((last, last + 1), (0, last)):  # usually, the last one has both
+        members = _with_known_zeros(read(written[start:end]), content)
+        for place in reversed(range(start, end)):
+            block, times = members[place - start]
+            position = source_position(block) if position is None else position
+            if time is None and (time := source_time(times)) is not None:
+                at = place
+            if position is not None and time is not None:
+                return LastTold(position, time, at)
+    return LastTold(position, time, at)
 
 
 def facts_of(
