@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -106,7 +107,8 @@ def replay(
             say(f"{receipt['table']}: dead letter {letter_id} is batch {receipt['sequence']}")
             return
         replayed, rejected = _replay_all(client, table)
-    say(f"{table}: {replayed:,} replayed, {rejected:,} rejected again")
+    hint = f"; `mirrorgate dead-letters list {quote(table)}` says why" if rejected else ""
+    say(f"{table}: {replayed:,} replayed, {rejected:,} rejected again{hint}")
     if rejected:
         raise typer.Exit(1)
 

@@ -156,7 +156,7 @@ def test_the_command_line_lists_shows_replays_and_discards(table: Gateway, termi
     assert (empty.status, "error empty_request: " in empty.errors) == (1, True)
     corrected.write_text(json.dumps(insert("t", id="1", n="1")))
     assert run("replay", first, "--file", corrected) == (0, f"t: dead letter {first} is batch 1\n")
-    assert run("replay") == (1, "t: 0 replayed, 2 rejected again\n")
+    assert run("replay") == (1, "t: 0 replayed, 2 rejected again; `mirrorgate dead-letters list t` says why\n")
     assert run("discard", second) == (0, "t: 1 discarded\n")
     assert run("discard", "--through", third, "--generation", 1) == (0, "t: 1 discarded\n")
     assert run("replay") == (0, "t: 0 replayed, 0 rejected again\n")
