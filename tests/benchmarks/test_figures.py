@@ -1,13 +1,16 @@
-"""The arithmetic of figures: medians, ratios run by run, goals."""
+"""The arithmetic of figures, growth and sizing: medians, ratios run by run, goals, exponents, resources."""
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from benchmarks.bench import Bench
 from benchmarks.loads.driver import percentile
-from benchmarks.reports.figure import Figure, Goal, Measured, Of, readable
-from tests.benchmarks.results_samples import figure
+from benchmarks.reports.figure import BenchmarkFailed, Figure, Goal, Measured, Of, readable
+from benchmarks.reports.growth_results import exponent, read_growth, write_growth
+from benchmarks.reports.sizing import BUSY, RATES, Sizing, find_costs, sizing_tables
+from tests.benchmarks.results_samples import costs, figure, growth, results
 
 
 def test_a_quantity_is_its_median_with_its_lowest_and_highest_run() -> None:
@@ -91,3 +94,52 @@ def test_values_are_shown_in_one_notation(number: float, text: str) -> None:
 def test_a_backlog_grows_with_the_scale_within_its_limits(tmp_path: Path, scale: float, size: int) -> None:
     bench = Bench(1, 1, scale, tmp_path, print)
     assert bench.scaled(30_000, least=15_000, most=30_000) == size
+
+
+@pytest.mark.parametrize("power", [-0.5, 0.0, 1.0, 2.0])
+def test_the_exponent_of_a_power_of_the_size_is_found(power: float) -> None:
+    assert exponent([(size, 7 * size**power) for size in (1, 10, 100, 1_000)]) == pytest.approx(power, abs=1e-9)
+
+
+def test_growth_is_read_as_written(tmp_path: Path) -> None:
+    write_growth(tmp_path / "growth.json", growth())
+    assert read_growth(tmp_path / "growth.json") == growth()
+
+
+def test_a_file_without_growth_is_rejected_by_name(tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(BenchmarkFailed, match=r"other\.json holds no growth"):
+        read_growth(tmp_path / "other.json")
+
+
+def test_cores_include_the_reserve() -> None:
+    sizing = Sizing(costs(), 700_000)
+    assert BUSY == 0.7
+    assert sizing.drain_cores == 4
+    assert sizing.postgres_cores == 3, "2.5 rounded up"
+
+
+def test_the_processor_time_of_a_change_is_that_of_all_parts() -> None:
+    assert costs().processors == 16.5
+
+
+def test_the_tables_have_costs_sizes_and_the_figures_that_were_measured() -> None:
+    assert RATES == (1_000, 5_000, 20_000, 100_000)
+    measured = msgspec.structs.replace(figure("costs"), costs=costs())
+    run = results(measured, figure("bulk", value=(100_000,), limit=(1,)), figure("freshness"))
+    text = sizing_tables(run, [run])
+    assert "| API, processor time | 10.0 µs |" in text
+    assert "| changes per second | 1,000 | 5,000 | 20,000 | 100,000 |" in text
+    assert "| API processes, requests of 1,000 changes | 1 | 1 | 1 | 2 |" in text
+    assert "| network into the API, uncompressed | 8 Mbit/s | 40 Mbit/s | 160 Mbit/s | 800 Mbit/s |" in text
+    assert "| log of Postgres | 100 kB/s | 500 kB/s | 2 MB/s | 10 MB/s |" in text
+    assert "| landed in a day | 1.73 GB | 8.64 GB | 34.6 GB | 173 GB |" in text
+    assert "| outage of drains until 429 (128 GiB of backlog) | 20 days | 4 days | 24 hours | 5 hours |" in text
+    assert "One table accepts at most 500,000 changes/s and publishes at most 2,000,000 rows/s." in text
+    assert "Title of freshness: 60 changes/s" in text
+    assert "requests of 10 changes |" not in text, "was not measured"
+
+
+def test_results_without_costs_are_rejected() -> None:
+    with pytest.raises(BenchmarkFailed, match="costs"):
+        find_costs(results(figure()))

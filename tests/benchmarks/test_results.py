@@ -1,6 +1,7 @@
-"""Results on disk, as a table, and compared with earlier ones."""
+"""Results of a whole run: on disk, as a table, compared with earlier ones, and kept when a figure fails."""
 
 import io
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,10 +11,11 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from benchmarks.__main__ import parse_arguments, require_idle, show
+from benchmarks.__main__ import INTERRUPTED, Suite, parse_arguments, require_idle, show
 from benchmarks.bench import Bench
 from benchmarks.figures import GOALS, NAMES, find_figures
 from benchmarks.machine.description import describe_machine, describe_versions
+from benchmarks.machine.process_facts import children
 from benchmarks.reports import report
 from benchmarks.reports.bottlenecks import BOTTLENECKS
 from benchmarks.reports.comparison import compare_results, setting_differences
@@ -31,6 +33,8 @@ from benchmarks.reports.results import (
     write_results,
 )
 from tests.benchmarks.results_samples import figure, results
+from tests.support.processes import command_of, is_alive, started
+from tests.support.waiting import wait_until
 
 BUSY = msgspec.structs.replace(results().machine, load_before=MAX_IDLE_LOAD)
 
@@ -218,3 +222,35 @@ def test_abbreviated_numbers_of_earlier_results_are_written_out() -> None:
     assert expand_units("meanwhile 67.1k changes/s; 3.26M rows/s; 45.65 ms; 16 MB") == (
         "meanwhile 67,100 changes/s; 3,260,000 rows/s; 45.65 ms; 16 MB"
     )
+
+
+def test_a_figure_that_fails_is_reported_and_the_others_are_kept(tmp_path: Path) -> None:
+    def failing(bench: Bench) -> list[Figure]:
+        raise BenchmarkFailed("no room")
+
+    printed = io.StringIO()
+    suite = Suite(Console(file=printed, width=200), Bench(1, 0.1, 0.1, tmp_path, lambda _: None), tmp_path / "r.json")
+    suite.measure({"first": lambda _: [figure("first")], "second": failing, "third": lambda _: [figure("third")]})
+    taken = read_results(tmp_path / "r.json")
+    assert [found.name for found in taken.figures] == ["first", "third"]
+    assert taken.failures == {"second": "no room"}
+    assert "second failed: no room" in printed.getvalue()
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+def test_an_interrupted_run_leaves_no_process(tmp_path: Path) -> None:
+    output = tmp_path / "results.json"
+    with started("benchmarks", "--only", "small", "--busy", "--seconds", 120, "--output", output) as suite:
+
+        def clients() -> int:
+            return sum("benchmarks.loads.client" in command_of(child) for child in children(suite.pid))
+
+        wait_until(lambda: clients() == 3, within=60, what="load is on")
+        seen = children(suite.pid)
+        suite.send_signal(signal.SIGINT)
+        printed, _ = suite.communicate(timeout=60)
+    assert suite.returncode == INTERRUPTED
+    assert "all started processes have ended" in printed
+    assert len(seen) == 7, "Postgres, the API, two limits, a load generator for each server"
+    assert not any(map(is_alive, seen))

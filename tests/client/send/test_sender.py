@@ -1,15 +1,18 @@
-"""A request is retried with its key until it is answered; one without an answer is named."""
+"""A request is retried with its key until it is answered; one without an answer is named; progress is for terminals."""
 
+import io
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from mirrorgate.chunking.chunks import Limits
 from mirrorgate.chunking.json_messages import split_json
 from mirrorgate.errors import Code, MirrorgateError
 from mirrorgate.file_content import StreamCutter
 from mirrorgate.http import GatewayClient
+from mirrorgate.send.progress import Progress, ProgressDisplay
 from mirrorgate.send.sender import Sender, SendFailed
 from tests.client.send.fake_gateway import Answer, FakeGateway, accepts, breaks_off, fake_gateway, rejects
 
@@ -195,3 +198,20 @@ def test_a_stream_that_holds_no_messages_is_rejected_before_anything_is_sent(
         sending.sender.send([chunk], Limits(100))
     assert raised.value.code == code
     assert gateway.bodies == []
+
+
+@pytest.mark.parametrize("total", [100, None])
+def test_a_terminal_shows_how_many_changes_were_accepted_and_a_pipe_nothing(total: int | None) -> None:
+    shown = {}
+    for terminal in (True, False):
+        console = Console(file=io.StringIO(), force_terminal=terminal, width=140)
+        display = ProgressDisplay(console)
+        with display.running():
+            display.start_file("a.json", total, 2)
+            display.add_read(50)
+            display.show_accepted(Progress(bytes=50, changes=1_200))
+        assert isinstance(console.file, io.StringIO)
+        shown[terminal] = console.file.getvalue()
+    assert "1,200 changes" in shown[True]
+    assert "2 more files" in shown[True]
+    assert shown[False] == ""

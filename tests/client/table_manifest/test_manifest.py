@@ -1,10 +1,15 @@
-"""The YAML of a manifest is read strictly; errors name the file, line and path. The gateway checks what it declares."""
+"""The YAML of a manifest is read strictly; errors name the file, line and path. What is exported is read again."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
+from app.api.schemas.tables import RegisterTable, declared_schema
 from app.domain.model.table_options import CHOSEN_AT_CREATION, DEFAULT_OPTIONS
-from app.table_manifest import read_manifest
+from app.table_manifest import PresentTable, read_manifest, to_manifest
 from app.yaml_text import BadFile
+from tests.client.table_manifest.tables import as_registered, declared_tables
 
 ORDERS = """\
 tables:
@@ -119,3 +124,18 @@ def test_null_means_no_value_for_an_option_that_has_none_by_default() -> None:
 )
 def test_a_text_that_declares_no_tables_is_rejected(text: str) -> None:
     assert rejection(text).detail.startswith("tables.yaml")
+
+
+_REGISTRATION = TypeAdapter(RegisterTable)
+
+
+@given(declared_tables(), st.booleans())
+def test_what_was_exported_declares_the_same_table(table: PresentTable, all_options: bool) -> None:
+    there = as_registered(table)
+    (read,) = read_manifest(to_manifest([there], all_options=all_options), "f")
+    wanted = _REGISTRATION.validate_python(read.registration)
+    schema = declared_schema(wanted)
+    assert schema is not None
+    assert wanted.options is not None
+    given = CHOSEN_AT_CREATION & (wanted.given_options or frozenset())
+    assert (schema, wanted.options.of_new_table(schema, given)) == (there.schema, there.options)

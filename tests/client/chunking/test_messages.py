@@ -1,4 +1,4 @@
-"""JSON streams are cut between messages, for every framing and any size of piece."""
+"""Streams of JSON and files of Replicate's envelopes are cut between messages, wherever their pieces end."""
 
 import json
 from itertools import pairwise
@@ -9,11 +9,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.formats.json.decoder import MessageDecoder
+from mirrorgate.chunking.avro_messages import split_replicate
 from mirrorgate.chunking.chunks import Chunk, Limits, positions_of
 from mirrorgate.chunking.json_messages import split_json
 from mirrorgate.errors import Code
 from tests.client.chunking.cutting import SIZES, check_chunks, outcome, pieces
 from tests.support.rejections import rejected
+from tests.support.samples.replicate_avro import envelope
 
 DECODER: MessageDecoder[dict[str, Any]] = MessageDecoder(dict[str, Any])
 TEXTS = st.text('{}[]",:\\/ \n\u00e9\u5c71\U0001f600a', max_size=5)
@@ -166,3 +168,45 @@ def test_only_what_a_part_needs_is_held() -> None:
         sent += len(chunk.body)
         assert read - sent < 3_000
         assert chunk.first == number * 10
+
+
+ENVELOPES = st.builds(
+    lambda message, schema_id: envelope("DT", message, schema_id=schema_id),
+    st.binary(max_size=80) | st.just(b"atMSG\x04DT"),
+    st.none() | st.text(max_size=5),
+)
+BREAKS = st.sampled_from([b"", b"\n", b"\r\n"])
+
+
+@given(
+    st.lists(st.tuples(ENVELOPES, BREAKS), min_size=1, max_size=8),
+    SIZES,
+    st.integers(1, 200),
+    st.integers(0, 3),
+)
+def test_every_envelope_is_in_one_chunk_in_order(
+    messages: list[tuple[bytes, bytes]], sizes: list[int], max_bytes: int, skip: int
+) -> None:
+    body = b"".join(message + after for message, after in messages)
+    chunks = [*split_replicate(pieces(body, sizes), Limits(max_bytes), skip)]
+    check_chunks(chunks, body, max_bytes, min(skip, len(messages)))
+    assert sum(chunk.messages for chunk in chunks) == max(0, len(messages) - skip)
+    for chunk in chunks:
+        found = positions_of(chunk, range(chunk.messages), split_replicate)
+        assert [found[index].message for index in range(chunk.messages)] == [*range(chunk.first, chunk.after)]
+
+
+def test_json_is_cut_as_json() -> None:
+    chunks = [*split_replicate([b"\n{}", b"{}"], Limits(2))]
+    assert [chunk.body for chunk in chunks] == [b"{}", b"{}"]
+
+
+@pytest.mark.parametrize(("rest", "reason"), [(b"atMSG\x04", "ends before"), (b"atXYZ", "does not begin with atMSG")])
+def test_a_broken_envelope_ends_the_file_at_its_byte(rest: bytes, reason: str) -> None:
+    whole = envelope("DT", b"x")
+    chunks = split_replicate([whole, rest], Limits(1_000))
+    assert next(chunks).body == whole
+    with rejected(Code.MALFORMED_AVRO) as error:
+        next(chunks)
+    assert reason in error.detail
+    assert f"byte {len(whole)} " in error.detail

@@ -1,12 +1,55 @@
-"""No fault fills the log: a repeated line is written once per second, with a count."""
+"""Background threads and logs: repeated lines are counted, failures told once, crashes in C told with their place."""
 
 import logging
+import signal
+import sys
+from threading import Event
 
 import structlog
 
+from app.observability.periodic_thread import PeriodicThread
 from app.observability.repeated_lines import RepeatedLines
 from app.observability.telemetry import limited
+from tests.support.processes import finished
 from tests.support.waiting import Clock
+
+
+def test_work_is_repeated_until_the_block_ends_and_then_finished() -> None:
+    done: list[str] = []
+    thrice = Event()
+
+    def work() -> None:
+        done.append("work")
+        if len(done) == 3:
+            thrice.set()
+
+    with PeriodicThread("t", 0.0, work, at_end=lambda: done.append("end")):
+        assert thrice.wait(30)
+    assert done[-1] == "end"
+    assert done.count("end") == 1
+
+
+def test_a_failure_is_told_once_until_work_succeeds_again() -> None:
+    results = iter([OSError("1"), OSError("2"), None, OSError("3"), False])
+    told: list[str] = []
+    ended = Event()
+
+    def work() -> bool | None:
+        found = next(results)
+        if isinstance(found, OSError):
+            raise found
+        return found
+
+    PeriodicThread("t", 0.0, work, on_failure=lambda error: told.append(str(error)), at_end=ended.set).start()
+    assert ended.wait(30)
+    assert told == ["1", "3"]
+
+
+def test_a_thread_that_waits_first_does_nothing_if_it_is_ended_before() -> None:
+    done: list[str] = []
+    with PeriodicThread("t", 3_600.0, lambda: done.append("work"), waits_first=True):
+        pass
+    assert done == []
 
 
 def written(lines: RepeatedLines, **event: object) -> structlog.types.EventDict | None:
@@ -61,3 +104,19 @@ def test_the_kinds_that_are_remembered_are_bounded() -> None:
     for number in range(15_000):
         written(lines, event="e", table=str(number))
     assert len(lines._written) <= 10_000
+
+
+CRASHES = """
+import ctypes
+from app.observability.telemetry import configure_logging
+from app.settings import Settings
+configure_logging(Settings(database_url="postgresql://127.0.0.1/t"))
+ctypes.string_at(0)
+"""
+
+
+def test_a_crash_in_a_library_says_where_each_thread_was() -> None:
+    ran = finished(sys.executable, "-c", CRASHES)
+    assert ran.returncode == -signal.SIGSEGV
+    assert "Segmentation fault" in ran.stderr
+    assert "in string_at" in ran.stderr
