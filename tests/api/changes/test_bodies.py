@@ -1,15 +1,17 @@
-"""Bodies: content types, encodings, sizes, and compressed ones that take more work than their size suggests."""
+"""Bodies: content types, encodings, sizes, compressed ones that take much work; and parameters with several names."""
 
 import gzip
 import json
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import zstandard
 
 from app.api.changes.endpoints import MAX_MEMBERS, decompress
+from app.api.changes.parameters import CsvParameters, csv_query, debezium_query
 from mirrorgate.errors import Code
 from tests.api.calls import MAX_BODY_BYTES, Gateway, insert, problem
 from tests.support.rejections import rejected
@@ -169,7 +171,35 @@ def test_a_body_of_many_empty_frames_is_rejected(encoding: str, empty: bytes) ->
     assert expanded(empty * (MAX_MEMBERS - 1) + end, encoding) == b"x"
 
 
-@pytest.mark.parametrize("encoding", COMPRESS)
-def test_frames_one_after_the_other_are_one_body(encoding: str) -> None:
-    parts = [str(number).encode() * number for number in range(1_000)]
-    assert expanded(b"".join(map(COMPRESS[encoding], parts)), encoding) == b"".join(parts)
+@pytest.mark.parametrize(
+    ("given", "columns"),
+    [
+        ("id,name", ("id", "name")),
+        (" id , name ", ("id", "name")),
+        ('id,"a,b"', ("id", "a,b")),
+        ('id, "a,b", "say ""x"""', ("id", "a,b", 'say "x"')),
+        (None, ()),
+    ],
+)
+def test_columns_are_names_between_commas_one_with_a_comma_in_quotes(
+    given: str | None, columns: tuple[str, ...]
+) -> None:
+    parameters = CsvParameters.model_validate({"mode": "snapshot", "columns": given})
+    assert parameters.layout.columns == columns
+
+
+@pytest.mark.parametrize("names", ["a\rb", "a\nb", "x" * 140_000])
+@pytest.mark.parametrize(
+    ("read", "others", "parameter"),
+    [
+        (csv_query, "table=t&mode=snapshot&", "columns"),
+        (debezium_query, "", "key_columns"),
+        (debezium_query, "", "unavailable"),
+    ],
+)
+def test_names_that_cannot_be_read_are_rejected(
+    read: Callable[[bytes], Any], others: str, parameter: str, names: str
+) -> None:
+    with rejected(Code.BAD_REQUEST) as rejection:
+        read(f"{others}{parameter}={quote(names)}".encode())
+    assert parameter in rejection.detail

@@ -62,20 +62,6 @@ def test_the_documented_partial_update_is_completed_from_the_row_before_it(gatew
     assert dry_rows(gateway, region_update("10", r_name="Bharat"))[0]["r_comment"] == "USA"
 
 
-@pytest.mark.parametrize("dry_run", [False, True])
-def test_an_update_of_an_unknown_row_is_rejected_with_pointer_and_columns(gateway: Gateway, dry_run: bool) -> None:
-    register(gateway)
-    known = insert(REGION, r_regionkey="1", r_name="x", r_comment="y")
-    response = gateway.arcion(known, region_update("2", r_name="z"), region_update("3", "4"), dry_run=dry_run)
-    details = problem(response, 422, "incomplete_update")
-    assert [(error["index"], error["pointer"], error["column"]) for error in details["errors"]] == [
-        (1, "/after/r_comment", "r_comment"),
-        (2, "/after/r_name", "r_name"),
-        (2, "/after/r_comment", "r_comment"),
-    ]
-    assert (images(gateway), gateway.status(REGION)["last_sequence"]) == (0, 0)
-
-
 def test_a_dry_run_shows_stored_values_only_to_a_key_with_read(gateway: Gateway, client_with: ClientWith) -> None:
     register(gateway)
     gateway.arcion(insert(REGION, r_regionkey="1", r_name="Asia", r_comment="SECRET"))
@@ -110,15 +96,6 @@ def test_a_dry_run_shows_the_values_of_a_flagged_row_only_to_a_key_with_read(
     answer = client_with("ingest").arcion(insert("t", id="5", note="n"), moved, dry_run=True)
     assert "SECRET" not in answer.text
     assert [hidden["row"] for hidden in answer.json()["tables"][0]["withheld"]] == [0, 1, 2]
-
-
-def test_an_image_survives_a_new_schema_version_whose_columns_are_null_in_it(gateway: Gateway) -> None:
-    register(gateway)
-    gateway.arcion(insert(REGION, r_regionkey="1", r_name="Asia", r_comment="a"))
-    register(gateway, columns=COLUMNS | {"r_area": "int64"})
-    row = {"r_regionkey": 1, "r_name": "Asia", "r_comment": "a", "__rowMarker__": 1}
-    assert dry_rows(gateway, region_update("1", r_name="z")) == [row | {"r_name": "z", "r_area": None}]
-    assert dry_rows(gateway, region_update("1", r_area="5")) == [row | {"r_area": 5}]
 
 
 def replicate(samples: Path, name: str, **changes: Any) -> dict[str, Any]:
@@ -166,19 +143,3 @@ def test_a_masked_update_of_an_unknown_row_names_what_is_missing(employees: Gate
         ("/message/data/CHANGED_AT", "CHANGED_AT"),
         ("/message/data/BADGE", "BADGE"),
     ]
-
-
-def test_a_row_written_before_the_source_had_a_column_is_not_completed_with_null(
-    employees: Gateway, samples: Path
-) -> None:
-    metadata = replicate(samples, "md_employees", schemaId="two")
-    metadata["message"]["lineage"]["tableVersion"] = 2
-    metadata["message"]["tableStructure"]["tableColumns"]["NOTE"] = {"ordinal": 7, "type": "NCLOB"}
-    older = replicate(samples, "dt_insert")
-    older["message"]["data"] |= {"EMPLOYEE_ID": 3}
-    masked = employee_update(samples, "03", EMPLOYEE_ID=3, NAME="Eve") | {"messageSchemaId": "two"}
-    details = problem(employees.replicate(older, metadata, masked), 422, "incomplete_update")
-    assert [(error["index"], error["column"]) for error in details["errors"]] == [(2, "NOTE")]
-    known = employee_update(samples, "43", EMPLOYEE_ID=3, NAME="Eve", NOTE="n") | {"messageSchemaId": "two"}
-    assert employees.replicate(older, metadata, known, masked).status_code == 202
-    assert images(employees, EMPLOYEES) == 2

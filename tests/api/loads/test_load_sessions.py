@@ -1,4 +1,4 @@
-"""Load sessions over HTTP: beginning, rows in every format, completion, abort, expiry, and what is rejected."""
+"""Load sessions and Arrow streams over HTTP: beginning, rows in every format, completion, abort, and rejections."""
 
 import json
 from typing import Any
@@ -266,9 +266,47 @@ def test_requests_that_a_load_cannot_take_are_rejected_and_stage_nothing(gateway
     assert (gateway.status(table)["last_sequence"], gateway.status("sales.other")["last_sequence"]) == (0, 0)
 
 
-def test_a_table_needs_a_row_image_of_every_row(gateway: Gateway) -> None:
+ROWS = pa.table({"name": ["a", "b", None], "id": [1, 2, 3]})
+
+
+def load(gateway: Gateway, rows: pa.Table = ROWS, table: str = TABLE, **headers: str) -> httpx.Response:
+    return gateway.body("arrow", stream(rows), ARROW_STREAM, headers, table=table)
+
+
+@pytest.fixture
+def orders(gateway: Gateway) -> Gateway:
     gateway.register(TABLE, COLUMNS, ["id"]).raise_for_status()
-    problem(gateway.post(f"/v1/tables/{TABLE}/loads", json={"mode": "full"}), 409, "no_row_images")
-    gateway.rows(TABLE, {"id": 1, "name": "a"}).raise_for_status()
-    gateway.register(TABLE, COLUMNS, ["id"], row_images="on").raise_for_status()
-    problem(gateway.post(f"/v1/tables/{TABLE}/loads", json={"mode": "append"}), 409, "no_row_images")
+    return gateway
+
+
+def test_a_stream_is_one_batch_with_a_receipt(orders: Gateway) -> None:
+    answer = load(orders)
+    assert answer.status_code == 202
+    receipt = {"table": "sales.orders", "generation": 1, "sequence": 1, "changes": 3, "rows": 3}
+    assert answer.json() == {"receipts": [receipt], "ignored": 0, "duplicates": 0, "dead_letters": 0, "replayed": False}
+    assert orders.status(TABLE)["lag"]["rows"] == 3
+
+
+def test_a_repeated_load_is_answered_as_before_and_staged_once(orders: Gateway) -> None:
+    first, again = (load(orders, **{"Idempotency-Key": "part-1"}) for _ in range(2))
+    assert (again.status_code, again.headers["Idempotency-Replayed"]) == (200, "true")
+    assert again.json()["receipts"] == first.json()["receipts"]
+    assert orders.status(TABLE)["accepted"]["rows"] == 3
+
+
+def test_a_load_is_for_a_registered_table(gateway: Gateway) -> None:
+    problem(load(gateway), 404, "unknown_table")
+
+
+def test_what_is_no_stream_is_rejected_with_what_to_change(orders: Gateway) -> None:
+    problem(orders.body("arrow", b"[]", table=TABLE), 415, "unsupported_media_type")
+    problem(orders.body("arrow", b"x", ARROW_STREAM, table=TABLE), 400, "malformed_arrow")
+    problem(orders.body("arrow", b"x", ARROW_STREAM), 400, "bad_request")
+    rejected = problem(load(orders, pa.table({"id": ["1"], "name": ["a"]})), 409, "schema_mismatch")
+    assert rejected["errors"][0]["column"] == "id"
+
+
+def test_a_column_of_nothing_lands_as_null_where_it_may(orders: Gateway) -> None:
+    """Pandas writes a column without a value so."""
+    assert load(orders, pa.table({"id": [1, 2], "name": pa.nulls(2)})).json()["receipts"][0]["rows"] == 2
+    problem(load(orders, pa.table({"id": pa.nulls(2)})), 422, "null_key")

@@ -65,21 +65,6 @@ def test_an_accepted_body_gets_a_receipt_and_is_counted_by_format(shop: Gateway)
     assert shop.status(TABLE)["last_sequence"] == 1
 
 
-@pytest.mark.parametrize("framing", ["one", "array", "lines", "concatenated"])
-def test_every_framing_of_json_is_read(shop: Gateway, framing: str) -> None:
-    texts = [json.dumps(row(1))] if framing == "one" else [json.dumps(row(1)), json.dumps(row(2))]
-    body = {"one": texts[0], "array": f"[{','.join(texts)}]", "lines": "\n".join(texts), "concatenated": "".join(texts)}
-    answer = shop.body("rows", body[framing], "application/x-ndjson", table=TABLE)
-    assert answer.json()["receipts"][0]["rows"] == len(texts)
-
-
-def test_numbers_keep_all_digits(shop: Gateway) -> None:
-    body = b'{"id": 9007199254740993, "name": 0.10, "price": 123456789012345678.90}'
-    assert landed(shop.body("rows", body, table=TABLE, dry_run=True)) == [
-        [4, 9007199254740993, "0.10", "123456789012345678.90"]
-    ]
-
-
 def test_csv_has_a_header_and_an_empty_field_is_null_unless_it_is_quoted(shop: Gateway) -> None:
     text = 'price, id ,name,__op__\n1.5,1,,\nNULL, 2 ,"",i\n,3,"NULL",\n\n,4,,D\n'
     assert landed(shop.csv_rows(TABLE, text, dry_run=True)) == [
@@ -121,8 +106,6 @@ def test_a_wrong_record_is_named_by_index_and_line(
         ("id,name,price\n", 422, "empty_request", "the body contains no row"),
         ("id,name,id\n1,a,2\n", 400, "bad_request", "the header names a column twice"),
         ('id,name,price\n1,"a,2\n', 400, "malformed_csv", "line 2 has a field with unbalanced quotes"),
-        ('id,name,price\n1,"{\\"a\\"}",2\n', 400, "malformed_csv", "line 2: a quote has a backslash before it"),
-        ("id,name,price\n1,a\0b,2\n", 400, "malformed_csv", "line 2 has the character U+0000"),
         ("id,name,price\r1,a,2\r", 400, "malformed_csv", "line 1 ends with CR only"),
         ('"id,name"\n1\n', 422, "unknown_column", "the column is not in the table, column id,name"),
     ],
@@ -201,20 +184,6 @@ def test_a_remedy_is_for_applications_and_not_for_tools(shop: Gateway) -> None:
     assert shop.status(TABLE)["last_sequence"] == 0
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        *("1", '["a"]', "[[]]", "[null]", '{"id": 1, "id": 2}', "[", '{"id": NaN}'),
-        '{"id": 1, "name": {"SECRET": 1, "SECRET": 2}}',
-    ],
-)
-def test_a_body_that_is_not_rows_is_rejected(shop: Gateway, body: str) -> None:
-    answer = shop.body("rows", body, table=TABLE)
-    assert "SECRET" not in answer.text
-    assert answer.json()["code"] in {"malformed_json", "malformed_message", "duplicate_member"}
-    assert answer.status_code in {400, 422}
-
-
 def test_the_table_is_required_and_must_exist(shop: Gateway) -> None:
     missing = problem(shop.post("/v1/changes/rows", json=row()), 400, "bad_request")
     assert missing["detail"] == "plain rows require the parameter `table`"
@@ -260,14 +229,6 @@ def test_rejected_rows_become_dead_letters_that_can_be_corrected(gateway: Gatewa
 class TestPartialRows:
     """Upserts that do not give every column."""
 
-    @pytest.mark.parametrize("operation", ["upsert", "update"])
-    def test_are_completed_from_the_row_before_them(self, gateway: Gateway, operation: str) -> None:
-        register(gateway, partial_updates="complete")
-        gateway.rows(TABLE, row(1, "lamp", 5)).raise_for_status()
-        marker = {"upsert": 4, "update": 1}[operation]
-        assert dry(gateway, {"id": 1, "price": 6, "__op__": operation}) == [[marker, 1, "lamp", "6.00"]]
-        assert dry(gateway, row(2), {"id": 2, "name": "b"}, {"id": 2, "price": 9})[-1] == [4, 2, "b", "9.00"]
-
     def test_insert_a_new_key_with_null_where_a_column_allows_it(self, gateway: Gateway) -> None:
         register(gateway, partial_updates="complete")
         given = ({"id": 1, "name": "a"}, {"id": 1, "price": 2}, {"id": 1, "__op__": "delete"}, {"id": 1, "price": 3})
@@ -294,11 +255,6 @@ class TestPartialRows:
             assert found["pointer"] == "/name"
         gateway.rows(TABLE, row(1, "lamp", 5)).raise_for_status()
         assert dry(gateway, {"id": 1, "price": 6}) == [[4, 1, "lamp", "6.00"]]
-
-    def test_of_a_table_that_has_no_rows_yet_may_get_the_option_later(self, gateway: Gateway) -> None:
-        register(gateway)
-        register(gateway, partial_updates="complete")
-        assert dry(gateway, {"id": 2, "price": 6}) == [[4, 2, None, "6.00"]]
 
     def test_of_arcion_replacements_are_still_rejected(self, gateway: Gateway) -> None:
         register(gateway, partial_updates="complete")
