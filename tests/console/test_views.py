@@ -1,4 +1,4 @@
-"""What the console says of values: troubles in order, plots with gaps, numbers and times for people."""
+"""What the console says of values: troubles, plots with gaps, numbers and times for people, plans of rebuilds."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -8,11 +8,18 @@ import pytest
 
 from app.console.overview import TableQuery, attention, hour_plots, table_list, totals_of
 from app.console.render import MEDIA_TYPES, STATIC, TEMPLATES, asset, environment, prose
+from app.console.table import PlanFields
 from app.domain.health.facts import HealthFacts, TableSummary
 from app.domain.health.troubles import troubles
+from app.domain.model.names import TableName
+from app.domain.model.table import Generation, Table, TableId, TableState
+from app.domain.model.table_options import TableOptions
+from app.domain.model.table_schema import SchemaVersion
+from app.domain.rebuild import RebuildPlan, plan_rebuild
 from app.staging.retention.history import Sample
 from mirrorgate import text
 from mirrorgate.errors.site import SITE
+from tests.support.samples.schemas import schema_of
 
 NOW = datetime(2026, 1, 1, 12, 30, 20, tzinfo=UTC)
 PLAIN: dict[str, Any] = dict.fromkeys(TableSummary._fields[:21]) | {
@@ -131,3 +138,41 @@ def test_served_files_are_the_ones_that_the_readme_lists() -> None:
         if name.startswith("vendor/"):
             assert f"`{name.removeprefix('vendor/')}` | `{found.digest}" in listed
     assert sum(len(asset(name).content) for name in MEDIA_TYPES) < 150_000
+
+
+SCHEMA = schema_of({"id": "int64", "a:b": "string", "x": "int32", "y": "int32"}, ["id"], required=["id", "x"])
+TABLE = Table(
+    TableId(1),
+    TableName.parse("t"),
+    Generation(1),
+    TableState.ACTIVE,
+    SchemaVersion(1),
+    SCHEMA,
+    TableOptions.parse({"row_images": "on"}),
+    images_complete=True,
+)
+
+
+def planned(fields: PlanFields) -> RebuildPlan:
+    return plan_rebuild(TABLE, fields.columns(SCHEMA), fields.key_columns)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        PlanFields(),
+        PlanFields(types="a:b: binary\nx: int32 optional\ny: decimal(9,2) required"),
+        PlanFields(renames="x = y\ny = x"),
+        PlanFields(renames="id = order"),
+        PlanFields("x", renames="id = order"),
+        PlanFields("new\nid", types="id: string", renames="a:b = new", dropped="x\ny"),
+    ],
+)
+def test_the_fields_of_a_plan_are_those_that_asked_for_it(fields: PlanFields) -> None:
+    assert PlanFields.of(planned(fields), SCHEMA) == fields
+
+
+def test_fields_say_nothing_of_what_stays_as_it_is() -> None:
+    wordy = PlanFields(" id \n", " x : int32\nx: int32 required\n\nid: int64 optional ", "x = x")
+    assert planned(wordy) == plan_rebuild(TABLE)
+    assert PlanFields.of(planned(wordy), SCHEMA) == PlanFields()

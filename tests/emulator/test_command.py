@@ -1,7 +1,8 @@
-"""`mirrorgate emulator` as a process, and programs that know nothing of it."""
+"""`mirrorgate emulator` as a process, programs that know nothing of it, and what its page shows."""
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from mirrorgate.errors import Misconfigured
 from mirrorgate.testing import RunningEmulator
 from mirrorgate_zone.emulator.emulator import running
 from tests.emulator.conftest import run_pytest
+from tests.project.facts import REPOSITORY
 
 PUBLISHER = """
 import sys
@@ -115,3 +117,41 @@ def test_sigterm_ends_the_command_and_removes_its_files() -> None:
 def test_without_the_gateway_the_fixture_says_what_to_install(tmp_path: Path) -> None:
     printed = run_pytest(tmp_path, WITHOUT_GATEWAY, "def test_it(mirrorgate_emulator): pass\n")
     assert "pip install mirrorgate-zone" in printed
+
+
+PAGE = (REPOSITORY / "docs/operate/emulator.md").read_text(encoding="utf-8")
+SHOWN_PUBLISHER, TEST = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+SQL, FAULTS = re.findall(r"^curl .*$", PAGE, re.MULTILINE)
+
+
+def run(command: str, emulator: RunningEmulator) -> str:
+    """Run a command of the page at this emulator's address."""
+    line = command.replace("http://127.0.0.1:8490", emulator.onelake.replace("https:", "http:"))
+    ended = subprocess.run(
+        ["sh", "-c", f"{line} --silent --fail"], capture_output=True, text=True, timeout=60, check=True
+    )
+    return ended.stdout
+
+
+def test_the_publisher_the_query_and_the_faults(mirrorgate_emulator: RunningEmulator) -> None:
+    environment = os.environ | mirrorgate_emulator.environment
+    subprocess.run([sys.executable, "-c", SHOWN_PUBLISHER], env=environment, check=True, timeout=60)
+    mirrorgate_emulator.wait_for("SELECT * FROM laptop", bool)
+    assert run(SQL, mirrorgate_emulator) == '{"columns": ["id", "name"], "rows": [["1", "one"]]}'
+    assert '"lost_answer": 0.05' in run(FAULTS, mirrorgate_emulator)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_demo(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "demo", "--fabric", "--changes", "300", "--data-dir", str(tmp_path / "demo")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=170, cwd=REPOSITORY)
+    assert "Everything adds up" in ended.stdout, ended.stdout + ended.stderr
+
+
+def test_the_test(tmp_path: Path) -> None:
+    publish = f"import os, subprocess, sys\n\n\ndef publish_with(environment):\n    command = {SHOWN_PUBLISHER!r}\n"
+    publish += "    subprocess.run([sys.executable, '-c', command], env=os.environ | environment, check=True)\n\n\n"
+    plugin, test = TEST.split("\n\n\n", 1)
+    printed = run_pytest(tmp_path, plugin, publish + test)
+    assert "1 passed" in printed, printed

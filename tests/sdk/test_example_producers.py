@@ -1,4 +1,4 @@
-"""The producers of examples/ against a real gateway: the same behavior in two languages."""
+"""The producers of examples/ against a real gateway: the same behavior in two languages, and a row from a third."""
 
 import json
 import os
@@ -12,8 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
-from tests.api.calls import Gateway, insert, own_gateway
+from tests.api.calls import ADMIN_KEY, Gateway, insert, own_gateway
+from tests.api.commands import staged
 from tests.sdk.toolchains import node_modules
 from tests.support.http.faulty_proxy import FaultyProxy, dropping_proxy
 from tests.support.processes import REPOSITORY, read_line
@@ -248,3 +250,24 @@ def test_a_producer_that_is_started_wrongly_says_what_is_missing(
     ran = produce(program, outbox, url, key)
     assert ran.returncode == 2
     assert "MIRRORGATE_API_KEY must hold a key" in ran.stderr if not key else "MIRRORGATE_URL must begin" in ran.stderr
+
+
+JAVA_PROGRAM = REPOSITORY / "examples/java/Send.java"
+
+
+def compiles() -> bool:
+    java = shutil.which("java")
+    if java is None:
+        return False
+    modules = subprocess.run([java, "--list-modules"], capture_output=True, text=True, check=False).stdout
+    return "jdk.compiler" in modules
+
+
+@pytest.mark.skipif(not compiles(), reason="no Java with a compiler is installed")
+def test_the_example_in_java_sends_a_row(database_url: str, engine: sa.Engine) -> None:
+    with own_gateway(database_url) as gateway:
+        gateway.register("hello.visitors", {"id": "int64", "name": "string"}, ["id"]).raise_for_status()
+        command = ["java", str(JAVA_PROGRAM), gateway.address, ADMIN_KEY]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (ran.stdout.strip(), ran.returncode) == ("202", 0), ran.stderr
+    assert staged(engine, "hello.visitors") == [(1, "Ada")]

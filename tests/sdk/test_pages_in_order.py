@@ -1,18 +1,23 @@
-"""README, examples, generated clients and client library, one after the other on one gateway, as a reader follows them.
+"""README, examples, tutorials, generated clients and client library, on real gateways as a reader follows them.
 
-Each page uses tables, producers and idempotency keys of its own, so no page changes what a later one finds.
+In the long one, each page uses tables, producers and idempotency keys of its own, so no page changes what a later one
+finds.
 """
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
+from tests.api.calls import ADMIN_KEY, own_gateway
+from tests.api.commands import staged
 from tests.end_to_end.reader import Reader, follow_the_readme, reading
 from tests.end_to_end.test_examples_page import receipts
-from tests.sdk.toolchains import node_modules, python_programs
-from tests.support.documents import blocks
+from tests.sdk.toolchains import NPM_FILES, node_modules, python_programs
+from tests.support.documents import blocks, follow_page
 from tests.support.processes import REPOSITORY
 
 NPM_INSTALL = "npm ci --no-audit --no-fund && "
@@ -116,3 +121,27 @@ def run_programs(reader: Reader, page: str) -> int:
 def test_the_first_program_of_the_client_library_has_at_most_twenty_lines() -> None:
     program, _ = PROGRAMS.findall(LIBRARY)[0]
     assert len(program.splitlines()) <= 20
+
+
+def test_one_variable_has_the_key_in_every_document_and_in_the_program() -> None:
+    for document in sorted((REPOSITORY / "docs").glob("*.md")):
+        assert not re.search(r"MIRRORGATE_KEY\b", document.read_text(encoding="utf-8")), document.name
+
+
+def test_the_packages_of_the_typescript_client_are_pinned_without_a_place_to_get_them_from() -> None:
+    declared, lock = (json.loads(file.read_text()) for file in NPM_FILES)
+    wanted = declared["dependencies"] | declared["devDependencies"]
+    locked = {name.removeprefix("node_modules/"): facts for name, facts in lock["packages"].items() if name}
+    assert wanted == {name: locked[name]["version"] for name in wanted}
+    assert not [name for name, facts in locked.items() if "resolved" in facts or "integrity" not in facts]
+
+
+NIGHTLY = (REPOSITORY / "docs/tutorials/nightly-csv.md").read_text(encoding="utf-8")
+
+
+def test_each_night_the_table_gets_the_rows_of_the_file(database_url: str, engine: sa.Engine, tmp_path: Path) -> None:
+    (tmp_path / ".mirrorgate").mkdir()
+    (tmp_path / ".mirrorgate/admin.key").write_text(ADMIN_KEY)
+    with own_gateway(database_url) as gateway:
+        follow_page(NIGHTLY.replace("http://127.0.0.1:8480", gateway.address), tmp_path)
+    assert [row[0] for row in staged(engine, "pricing.articles")] == [1, 2, 3, 1, 3, 4, 2, 1, 3, 4]

@@ -113,13 +113,6 @@ def test_more_rows_than_a_request_may_have_are_sent_in_pieces(client: GatewayCli
     assert sum(receipt.changes for receipt in receipts) == len(rows)
 
 
-def test_full_deletes_the_rows_that_the_data_does_not_have(client: GatewayClient, api_engine: sa.Engine) -> None:
-    mirrorgate.mirror(ROWS, "t", key="id", full=True, client=client)
-    mirrorgate.mirror(ROWS[:3], "t", key="id", full=True, client=client)
-    (load, *_) = client.get("/v1/tables/t/loads")["loads"]
-    assert (load["state"], load["deletes"]) == ("completed", 2)
-
-
 def test_an_interrupted_run_is_repeated_without_sending_what_is_durable(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:

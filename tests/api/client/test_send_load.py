@@ -160,13 +160,6 @@ def test_rows_that_come_back_within_a_file_land_in_their_order(gateway: Gateway,
     assert notes(gateway.engine) == {1: "a"}
 
 
-def test_another_open_load_ends_the_command_with_its_id(gateway: Gateway, table: str, send: Send) -> None:
-    load = gateway.post(f"/v1/tables/{table}/loads", json={"mode": "full"}).json()["load"]
-    ended = send(prices([1], "a"), "--load", "full")
-    assert ended.status == 1
-    assert load in ended.errors
-
-
 def test_the_loads_of_a_table_are_listed_and_the_open_one_is_aborted(
     gateway: Gateway, table: str, terminal: Terminal
 ) -> None:

@@ -1,7 +1,10 @@
-"""The overview and the list of tables over HTTP: what needs attention, search, what a key may see, and their sizes."""
+"""The overview, the list of tables and the doctor over HTTP: what needs attention, search, what a key may see."""
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 import sqlalchemy as sa
 
 from tests.api.calls import Gateway, own_gateway
@@ -161,3 +164,53 @@ def test_a_thousand_tables_are_a_small_page(browser: Browser, api_engine: sa.Eng
     assert names(listed(browser, page="999", q="crm_000")) == [
         f"crm_000{number}.opportunities_of_region" for number in range(1, 10)
     ]
+
+
+DOCTOR = "/console/doctor"
+
+
+@pytest.fixture
+def zone(tmp_path: Path) -> Path:
+    folder = tmp_path / "zone <b>x"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def examiner(gateway: Gateway, api_database: str, zone: Path) -> Iterator[Browser]:
+    """Give a signed-in administrator of a gateway that has a landing zone."""
+    with own_gateway(api_database, landing_zone=str(zone)) as own, signed_in(own.address) as made:
+        yield made
+
+
+def test_an_unsafe_setting_comes_first_with_its_remedy_and_the_zone_is_examined_when_asked(
+    examiner: Browser, zone: Path, api_engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MIRRORGATE_LANDING_ZNOE", "secret-value")
+    page = examiner.page(DOCTOR)
+    checked = page.partition("<tbody>")[2]
+    assert checked.index("postgres fsync") < checked.index("MIRRORGATE_LANDING_ZNOE") < checked.index(">ok</span>")
+    assert "MIRRORGATE_LANDING_ZONE" in checked
+    assert "What to do:" in checked
+    assert "secret-value" not in page
+    assert "zone &lt;b&gt;x" in page
+    assert "Examine the landing zone" in page
+    assert list(zone.iterdir()) == []
+    answer = examiner.submit(DOCTOR)
+    assert answer.status_code == 200
+    for check in ("zone rename keeps existing", "zone write", "zone space"):
+        assert f'<th scope="row">{check}</th>' in answer.text
+    assert "secret-value" not in answer.text
+
+
+def test_without_a_zone_the_page_says_where_to_ask(sign_in: SignIn) -> None:
+    page = sign_in().page(DOCTOR)
+    assert "has no <code>MIRRORGATE_LANDING_ZONE</code>" in page
+    assert "Examine the landing zone" not in page
+
+
+def test_the_overview_links_to_it_only_for_who_may_open_it(sign_in: SignIn) -> None:
+    for path, links in (("/console", 2), ("/console/fragments/overview", 1)):
+        assert sign_in().page(path).count(f'href="{DOCTOR}"') >= links
+        page = sign_in("read").page(path)
+        assert ("postgres fsync" in page, DOCTOR in page) == (True, False)

@@ -1,4 +1,4 @@
-"""An operator who knows only the console finds each fault on the overview, does what it says, and sees it mended.
+"""An operator who knows only the console finds each fault, does what it says, and sees it mended; and rebuilds a table.
 
 Each test causes its fault for real: nothing is written into the gateway's tables that its own programs would write.
 """
@@ -208,3 +208,44 @@ def test_a_killed_drain_process(operator: Operator, site: Site) -> None:
         )
         operator.sees_that_all_is_well()
     site.start_drain()
+
+
+SECONDS: float = 120_000
+ORDERS = "/console/tables/sales.orders"
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+def test_a_key_and_a_type_are_changed_by_the_forms_alone(chromium: Browser, tmp_path: Path) -> None:
+    with running_site(tmp_path) as site, visiting(chromium, site.gateway.address) as visitor:
+        columns = {"order_id": "int64", "region": "string", "total": "decimal(12,2)"}
+        site.gateway.register("sales.orders", columns, ["order_id"], row_images="on").raise_for_status()
+        rows = [{"order_id": number, "region": f"r{number % 3}", "total": "70000.50"} for number in range(200)]
+        site.gateway.rows("sales.orders", *rows).raise_for_status()
+        site.publish()
+        site.stop_drain()
+        visitor.sign_in()
+        page = visitor.page
+        with site.drain_process():
+            visitor.open(ORDERS)
+            with page.expect_navigation():
+                page.get_by_role("link", name="Rebuild…").click()
+            page.get_by_label("Key columns").fill("region\norder_id")
+            page.get_by_label("Other types").fill("total: int16")
+            visitor.submit("Check the plan")
+            refused = page.get_by_role("region", name="Rows that do not fit")
+            expect(refused).to_contain_text("total", timeout=SECONDS)
+            expect(refused.locator("tbody tr")).to_contain_text("200")
+            expect(page.get_by_role("link", name="Rebuild by this plan…")).to_have_count(0)
+            visitor.open(f"{ORDERS}/rebuild")
+            page.get_by_label("Other types").fill("total: decimal(18,4)")
+            visitor.submit("Check the plan")
+            with page.expect_navigation(timeout=SECONDS):
+                page.get_by_role("link", name="Rebuild by this plan…").click(timeout=SECONDS)
+            page.get_by_label("Type the generation").fill("1")
+            visitor.submit("Rebuild the table")
+            expect(page.get_by_text("Generation 2 has the rows of 200 row images")).to_be_visible(timeout=SECONDS)
+        found = site.gateway.status("sales.orders")
+        assert (found["generation"], found["key_columns"]) == (2, ["region", "order_id"])
+        assert found["published"]["rows"] == 200
+        assert visitor.complaints == []
