@@ -177,11 +177,6 @@ def test_start_waits_until_the_database_runs_and_a_repeat_changes_nothing(
     assert database.started == 1
 
 
-def test_start_with_force_needs_no_table(fabric: Fabric, terminal: Terminal) -> None:
-    fabric.service.add("orders", "Stopped").polls = 0
-    assert terminal.json("start", "--force")["state"] == "running"
-
-
 def test_start_of_a_stopping_database_waits_until_it_is_stopped(fabric: Fabric, terminal: Terminal) -> None:
     database = fabric.service.add("orders")
     database.polls = 0

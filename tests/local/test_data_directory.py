@@ -47,13 +47,6 @@ def test_a_second_holder_is_rejected_and_told_where_and_whom(tmp_path: Path) -> 
     assert str(os.getpid()) in rejection.value.detail
 
 
-def test_it_can_be_taken_again_after_it_was_given_back(tmp_path: Path) -> None:
-    with DataDirectory(tmp_path):
-        pass
-    with DataDirectory(tmp_path):
-        assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
-
-
 def test_the_death_of_the_holder_gives_it_back(tmp_path: Path) -> None:
     with started("tests.local.holds_data_directory", tmp_path) as holder:
         pid = read_line(holder)

@@ -83,13 +83,6 @@ def test_the_role_of_the_gateway_is_no_superuser_and_cannot_read_files_of_the_ma
             connection.execute("SET ROLE mirrorgate")
 
 
-def test_data_survives_a_restart(tmp_path: Path) -> None:
-    with PrivatePostgres(tmp_path, FAST) as postgres:
-        write_row(postgres.url)
-    with PrivatePostgres(tmp_path, FAST) as postgres:
-        assert rows(postgres.url) == 1
-
-
 def test_the_defaults_promise_durability(tmp_path: Path) -> None:
     with PrivatePostgres(tmp_path) as postgres, psycopg.connect(postgres.url) as connection:
         values = connection.execute(

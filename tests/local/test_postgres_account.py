@@ -5,11 +5,10 @@ import shutil
 import sys
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from app.local.embedded import postgres as postgres_account
-from app.local.embedded.postgres import PrivatePostgres, choose_account
+from app.local.embedded.postgres import choose_account
 from mirrorgate.errors import Code, Misconfigured
 from tests.support.processes import succeeded
 
@@ -66,16 +65,6 @@ def test_the_data_of_another_user_is_rejected(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
     with pytest.raises(Misconfigured, match=Code.POSTGRES_FAILED):
         choose_account(tmp_path / "postgres")
-
-
-def test_the_wider_capability_is_enough_to_run_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if os.geteuid() != 0 or sys.platform != "linux" or shutil.which("setpriv") is None:
-        pytest.skip("needs root on Linux with setpriv")
-    monkeypatch.setattr(postgres_account, "_capabilities", lambda: DOCKER)
-    closed = tmp_path / "closed"
-    closed.mkdir(mode=0o700)
-    with PrivatePostgres(closed, {"fsync": "off"}) as postgres, psycopg.connect(postgres.url) as connection:
-        assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_in_a_container_like_bounding_set_it_runs(tmp_path: Path) -> None:
