@@ -273,22 +273,3 @@ def test_an_insert_of_a_key_that_has_a_row_is_staged_as_an_upsert(engine: sa.Eng
     together(engine, [typed(table, [other])], [typed(table, [ADA, other])])
     assert [[row["__rowMarker__"] for row in batch] for batch in staged_batches(engine, table)] == [[0], [0], [4, 4]]
     assert REGISTRY.get_sample_value("mirrorgate_repeated_inserts_total") == before + 2
-
-
-def test_a_statement_that_shifts_keys_is_staged_with_each_rows_own_values(engine: sa.Engine, table: Table) -> None:
-    rows = [insert({"id": number, "name": f"row {number}", "total": number}) for number in (1, 2, 3)]
-    stage(engine, [typed(table, rows)])
-    stage(engine, [typed(table, [update({"id": number}, {"id": number + 1}) for number in (1, 2, 3)])])
-    landed = [(row["id"], row["name"], row["__rowMarker__"]) for row in staged_batches(engine, table)[1]]
-    assert landed == [(1, None, 2), (2, None, 2), (3, None, 2), (2, "row 1", 0), (3, "row 2", 0), (4, "row 3", 0)]
-    assert {image["name"] for image in stored_images(engine, table).values()} == {"row 1", "row 2", "row 3"}
-
-
-def test_a_key_change_onto_a_row_of_an_earlier_request_is_rejected_and_leaves_no_trace(
-    engine: sa.Engine, table: Table
-) -> None:
-    stage(engine, [typed(table, [ADA, insert({"id": 2, "name": "Bob", "total": None})])])
-    images = stored_images(engine, table)
-    with rejected(places=[(Code.KEY_IN_USE, 5, "/after/id", "id")]):
-        stage(engine, [typed(table, [update({"id": 1}, {"id": 2}, 5)])])
-    assert stored_images(engine, table) == images

@@ -1,4 +1,4 @@
-"""Migrating a database, and rejecting an unsuitable one."""
+"""The connection to Postgres: addresses, sessions, snapshots, settings of the server, and what errors mean."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,6 +7,7 @@ import pytest
 import sqlalchemy as sa
 from psycopg.conninfo import conninfo_to_dict
 
+from app.domain.preflight import DatabaseFacts, Outcome, judge_database
 from app.local.embedded import PrivatePostgres
 from app.staging.connection.database import (
     driver_url,
@@ -14,10 +15,11 @@ from app.staging.connection.database import (
     open_engine,
     pin_marker_position,
     read_snapshot,
+    translated_error,
     translated_errors,
 )
 from app.staging.connection.schema_revision import database_facts, migrate, require_migrated
-from mirrorgate.errors import Code, Misconfigured, TemporarilyUnavailable
+from mirrorgate.errors import Code, Misconfigured, RejectedInput, TemporarilyUnavailable
 from tests.support.postgres import sql
 from tests.support.postgres.databases import create_database, database_in
 
@@ -158,3 +160,78 @@ def test_a_snapshot_sees_one_moment_and_writes_nothing(engine: sa.Engine) -> Non
     with pytest.raises(sa.exc.InternalError, match="read-only"), read_snapshot(engine) as connection:
         connection.execute(sa.text(add))
     assert sql.value(engine, count) == before + 1
+
+
+MEANINGS = {
+    Code.DATABASE_UNAVAILABLE: (
+        "a condition that passes",
+        *("25006", "57P01", "57P02", "57P03", "57014", "53100", "53300", "53200", "08006", "58030", "25P03"),
+    ),
+    Code.TABLE_BUSY: ("a lock", "55P03", "40P01", "40001"),
+    Code.UNSTORABLE: ("data that Postgres cannot store", "22021", "22P05", "22003", "54000", "54001"),
+    None: ("a broken invariant", "23505", "23503", "23514", "42P01", "XX000"),
+}
+"""By code of the error, or None for an error of ours: the kind of condition, and its states in Postgres."""
+
+
+@pytest.mark.parametrize(
+    ("code", "state"),
+    [
+        pytest.param(code, state, id=f"{kind}, {state}")
+        for code, (kind, *states) in MEANINGS.items()
+        for state in states
+    ],
+)
+def test_a_state_of_postgres_has_its_meaning(code: Code | None, state: str) -> None:
+    error = translated_error(sa.exc.DBAPIError("", None, psycopg.errors.lookup(state)()))
+    assert (error and error.code) == code
+    assert isinstance(error, RejectedInput) is (code is Code.UNSTORABLE)
+
+
+def test_an_index_row_that_is_too_long_is_told_as_unstorable(engine: sa.Engine) -> None:
+    with pytest.raises(RejectedInput, match=Code.UNSTORABLE), translated_errors():
+        # Random bytes, since Postgres compresses what repeats itself.
+        sql.run(
+            engine,
+            """INSERT INTO mirrorgate.producers (principal, producer)
+            SELECT 'p', string_agg(gen_random_uuid()::text, '') FROM generate_series(1, 400)""",
+        )
+
+
+def test_a_read_only_database_is_unavailable_and_serves_again_without_a_restart(
+    engine: sa.Engine, database_url: str
+) -> None:
+    mark = "INSERT INTO mirrorgate.producers (principal, producer) VALUES ('p', 'q')"
+    gateway = open_engine(database_url)
+    with sql.read_only(engine), pytest.raises(TemporarilyUnavailable) as rejection, translated_errors():
+        sql.run(gateway, mark)
+    assert rejection.value.code == Code.DATABASE_UNAVAILABLE
+    assert "read-only" in rejection.value.detail
+    sql.run(gateway, mark)  # on a new connection: the old one would stay read-only
+    gateway.dispose()
+
+
+def outcomes(facts: DatabaseFacts) -> dict[str, Outcome]:
+    """Return what is not ok, by check."""
+    return {finding.check: finding.outcome for finding in judge_database(facts) if finding.outcome is not Outcome.OK}
+
+
+def test_a_server_that_may_lose_what_it_acknowledged_is_unsafe(engine: sa.Engine) -> None:
+    facts = database_facts(engine)
+    unsafe = {"postgres_fsync", "postgres_full_page_writes", "postgres_synchronous_commit"}
+    assert outcomes(facts) == dict.fromkeys(unsafe, Outcome.UNSAFE)
+    assert facts.heard_itself
+    assert not facts.through_pooler
+    assert abs(facts.clock_behind_seconds) < 5
+
+
+def test_a_database_of_another_revision_is_unsafe_and_the_remedy_says_what_to_run(engine: sa.Engine) -> None:
+    before = sql.value(engine, "SELECT version_num FROM mirrorgate.alembic_version")
+    sql.run(engine, "UPDATE mirrorgate.alembic_version SET version_num = 'elsewhere'")
+    try:
+        (finding,) = [found for found in judge_database(database_facts(engine)) if found.check == "postgres_revision"]
+    finally:
+        sql.run(engine, "UPDATE mirrorgate.alembic_version SET version_num = :before", before=before)
+    assert finding.outcome is Outcome.UNSAFE
+    assert "elsewhere" in finding.detail
+    assert "mirrorgate migrate" in str(finding.remedy)

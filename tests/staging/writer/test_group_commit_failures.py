@@ -1,4 +1,4 @@
-"""Errors that callers get when staging fails, and that nothing of their requests remains."""
+"""What the writer tells when a transaction fails, and what its probe says."""
 
 import random
 import string
@@ -14,10 +14,13 @@ from app.staging.batches.stage_transaction import encode_blocks
 from app.staging.batches.staged_blocks import TransactionId, current_transaction_id, is_committed
 from app.staging.connection import database
 from app.staging.connection.database import open_engine
+from app.staging.writer import group_commit
+from app.staging.writer.group_commit import GroupCommit, WriterProbe
 from mirrorgate.errors import Code, RejectedInput, TemporarilyUnavailable
-from tests.staging.writer.test_many_tables import OCCUPY_SEQUENCE
+from tests.staging.writer.test_group_commit import OCCUPY_SEQUENCE
 from tests.support.gateway_parts import inserts, registered, running_writer, stage, together, typed
 from tests.support.postgres import sql
+from tests.support.postgres.swallowing_proxy import SwallowingProxy
 
 HOLD_COUNTERS = "SELECT FROM mirrorgate.table_counters WHERE table_id = :table_id FOR UPDATE"
 
@@ -157,3 +160,59 @@ def test_a_fault_of_ours_over_one_request_fails_it_alone(
     assert [receipt.sequence for receipt in good.result()] == [1]
     with pytest.raises(ZeroDivisionError):
         bad.result()
+
+
+NO_SPACE = """
+    CREATE FUNCTION public.no_space() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN RAISE EXCEPTION 'no space' USING ERRCODE = 'disk_full'; END $$;
+    CREATE TRIGGER no_space BEFORE INSERT ON mirrorgate.staged_blocks
+        FOR EACH ROW EXECUTE FUNCTION public.no_space()"""
+
+
+@pytest.fixture
+def writer(proxy: SwallowingProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[GroupCommit]:
+    """Give a writer that is asked each time, however lately it committed."""
+    monkeypatch.setattr(group_commit, "FRESH_SECONDS", -1.0)
+    engine = open_engine(proxy.url, silence_seconds=1)
+    writer = GroupCommit(engine, deadline_seconds=1)
+    writer.start()
+    yield writer
+    writer.close()
+    engine.dispose()
+
+
+def test_a_writer_whose_connections_are_silent_is_told_although_others_work(
+    proxy: SwallowingProxy, writer: GroupCommit, engine: sa.Engine
+) -> None:
+    probe = WriterProbe(writer)
+    assert probe.check(5)[1] is None
+    proxy.swallow_new = True
+    proxy.swallow()
+    _, trouble = probe.check(0.2)
+    assert trouble.code == Code.DATABASE_UNAVAILABLE
+    assert sql.value(engine, "SELECT 1") == 1
+
+
+def test_a_database_without_space_shows_after_the_first_failure_and_until_a_commit(
+    writer: GroupCommit, engine: sa.Engine, table: Table
+) -> None:
+    sql.run(engine, NO_SPACE)
+    try:
+        with pytest.raises(TemporarilyUnavailable) as rejection:
+            writer.submit(StagingRequest([typed(table, inserts([{"id": 1}]))])).result(timeout=10)
+    finally:
+        sql.run(engine, "DROP FUNCTION public.no_space() CASCADE")
+    assert rejection.value.code == Code.DATABASE_UNAVAILABLE
+    state, trouble = WriterProbe(writer).check(5)
+    assert trouble is None
+    assert "disk space" in str(state.failure)
+    writer.submit(StagingRequest([typed(table, inserts([{"id": 1}]))])).result(timeout=10)
+    assert writer.state().failure is None
+
+
+def test_a_read_only_database_is_told_and_so_is_its_end(writer: GroupCommit, engine: sa.Engine) -> None:
+    probe = WriterProbe(writer)
+    with sql.read_only(engine):
+        _, trouble = probe.check(5)
+    assert "read-only" in trouble.detail
+    assert probe.check(5)[1] is None

@@ -194,12 +194,6 @@ def test_a_moment_beyond_the_calendar_is_rejected_or_lands_as_the_first_or_last_
         assert convert([*ordinary, text], column_type, reading_of("c", saturating)).to_pylist()[-1] == landed
 
 
-@pytest.mark.parametrize(("declared", "text"), [("date", "infinite"), ("timestamp", "2026-13-01"), ("date", "x")])
-def test_what_is_no_moment_at_all_is_rejected_whatever_the_option_says(declared: str, text: str) -> None:
-    with pytest.raises(BadValues):
-        convert([text], ColumnType.parse(declared), reading_of("c", TableOptions(out_of_range=OutOfRange.SATURATE)))
-
-
 @pytest.mark.parametrize(
     ("declared", "text", "landed"),
     [
