@@ -1,22 +1,26 @@
-"""Sources of Replicate messages are found without a query, and staging notices what has changed since."""
+"""The caches of tables and sources: what they find without a query, and what they must not tell."""
 
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from app.domain.access.rights import Principal, Right
 from app.domain.model.names import SourceName, TableName
 from app.ingest.readers.replicate import FoundSource, SourceCache
-from app.ingest.table_cache import NotCached
+from app.ingest.table_cache import NotCached, TableCache
 from app.staging.batches.batch import SchemaIdTables, StagingRequest, TableMoved
 from mirrorgate.errors import Code
-from tests.support.gateway_parts import inserts, typed
+from tests.support.gateway_parts import inserts, registered, typed
 from tests.support.ingest_harness import ADMIN, IngestHarness
 from tests.support.postgres import sql
 from tests.support.rejections import rejected
 from tests.support.samples.messages import data, metadata
+from tests.support.samples.schemas import schema_of
 
 COLUMNS = {"id": "INT8", "name": "WSTRING"}
 NEW = {"id": "INT8", "note": "WSTRING", "name": "WSTRING"}
@@ -126,3 +130,66 @@ def test_each_change_of_metadata_advances_the_revision_whatever_program_makes_it
     assert harness.table("s.t").revision == first + 1
     sql.run(harness.engine, "UPDATE mirrorgate.tables SET replicate_metadata = replicate_metadata - 'source'")
     assert harness.table("s.t").revision == first + 2
+
+
+TABLE = TableName.parse("shop.orders")
+
+
+@pytest.fixture
+def threads_take_turns_often() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("threads_take_turns_often")
+def test_a_table_can_be_forgotten_while_others_are_found(engine: sa.Engine) -> None:
+    table = registered(engine, str(TABLE), schema_of({"id": "int64"}))
+    cache = TableCache(engine.begin, {of_catalog(f"old{i}"): table for i in range(2_000)})
+
+    def find() -> None:
+        for number in range(200):
+            assert cache.route(of_catalog(f"new{number}")) is not None
+
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        finding = pool.submit(find)
+        while not finding.done():
+            cache.forget_table(TableName.parse("shop.returns"))
+        finding.result()
+    cache.forget_table(TABLE)
+    assert not cache._tables
+
+
+def of_catalog(catalog: str) -> SourceName:
+    return SourceName.of(catalog, "shop", "orders")
+
+
+def test_a_hidden_table_takes_as_many_questions_to_the_database_as_a_missing_one(engine: sa.Engine) -> None:
+    registered(engine, "hr.people", schema_of({"id": "int64"}))
+    questions = 0
+
+    def begin() -> sa.engine.base.RootTransaction:
+        nonlocal questions
+        questions += 1
+        return engine.begin()
+
+    table_cache = TableCache(begin)
+    stranger = Principal("0011aabb", frozenset({Right.INGEST}), ("sales.*",))
+    owner = Principal("ccddeeff", frozenset({Right.INGEST}), ("hr.*",))
+    assert table_cache.visible(of_table("hr.people"), owner) is not None
+    asked = []
+    for name in ("hr.people", "hr.missing"):
+        before = questions
+        for _ in range(3):
+            assert table_cache.visible(of_table(name), stranger) is None
+            table_cache.withheld(of_table(name), stranger)
+        asked.append(questions - before)
+    assert asked[0] == asked[1]
+    before = questions
+    assert table_cache.visible(of_table("hr.people"), owner) is not None
+    assert questions == before
+
+
+def of_table(name: str) -> SourceName:
+    return SourceName.address(TableName.parse(name))
