@@ -1,9 +1,10 @@
-"""A landing zone whose storage service is slow or says no: no open transaction, and a code and remedy that fit."""
+"""Storage services and connections that fail under a running drain."""
 
 import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,10 +21,11 @@ from mirrorgate.errors import Code, TemporarilyUnavailable
 from mirrorgate_zone.emulator import OneLake, Trust
 from mirrorgate_zone.emulator.faults import answer
 from tests.drain.conftest import NewDrain
-from tests.support.gateway_parts import current, dropping, registered, stage_keys
+from tests.support.gateway_parts import current, dropping, landed_keys, registered, stage_keys
 from tests.support.onelake.clients import FixedToken, onelake_address
 from tests.support.onelake.fixtures import new_onelake, onelake, trust
 from tests.support.postgres import sql
+from tests.support.postgres.swallowing_proxy import swallowing_proxy
 from tests.support.samples.schemas import ID
 from tests.support.small_drain import publish_pending
 
@@ -101,8 +103,7 @@ def test_a_failing_build_keeps_the_answer_of_the_service_and_its_remedy(
         stage_keys(engine, table, [key])
         onelake.faults.plan("create", *[answer(status, reason)] * 6)
         publish_pending(cycle)
-    with engine.begin() as connection:
-        failure = failing_tables(connection, [table.table_id])[table.table_id]
+    failure = sql.call(engine, failing_tables, [table.table_id])[table.table_id]
     assert (failure.code, failure.remedy) == (code, code.remedy)
     assert f"{status} {reason}" in failure.detail
 
@@ -157,3 +158,19 @@ def test_a_running_drain_that_loses_its_zone_says_what_the_service_answers(
     assert waits.value.code is code
     assert told in waits.value.detail
     assert "ount the landing zone" not in waits.value.remedy
+
+
+def test_a_drain_publishes_on_after_its_connections_fell_silent(
+    engine: sa.Engine, database_url: str, landing_zone: Path, new_drain: NewDrain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.staging.connection.database._PING_SECONDS", 0.3)
+    table = registered(engine, "t", ID)
+    with swallowing_proxy(database_url) as proxy:
+        cycle = new_drain(url=proxy.url)
+        stage_keys(engine, table, [1])
+        publish_pending(cycle)
+        proxy.swallow()
+        stage_keys(engine, table, [2])
+        publish_pending(cycle)
+        cycle.context.engine.dispose()
+    assert landed_keys(landing_zone, "t") == [[1], [2]]

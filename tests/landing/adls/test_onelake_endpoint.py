@@ -1,18 +1,28 @@
-"""The endpoint rejects what OneLake rejects, as seen through the production SDK."""
+"""The endpoint of OneLake that tests run: its protocol, its mirroring, and clients that others wrote."""
 
+import asyncio
+import io
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import httpx
+import opendal
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, HttpResponseError, ServiceResponseError
 from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient
+from pyarrow import fs
 
 from mirrorgate_zone.emulator import ITEM, LANDING_ZONE, WORKSPACE, Effect, Fault, OneLake, Trust, answer
 from mirrorgate_zone.emulator.storage_tree import Request
 from tests.support.onelake.clients import FixedToken, file_system
 from tests.support.onelake.fixtures import NewOneLake
+from tests.support.onelake.mirror import PROCESSED, Mirror
 from tests.support.waiting import wait_until
 
 NEW_ONLY = {"match_condition": MatchConditions.IfMissing}
@@ -319,3 +329,193 @@ def test_a_plain_account_takes_any_path(new_onelake: NewOneLake, trust: Trust) -
     account = new_onelake(account=True)
     file_system(account, trust).get_file_client("anything").create_file()
     assert account.tree.get("anything") is not None
+
+
+KEY = "a2V5a2V5a2V5a2V5"
+"""Any key will do: the endpoint does not check signatures."""
+
+
+@pytest.fixture
+def account(new_onelake: NewOneLake, trust: Trust, monkeypatch: pytest.MonkeyPatch) -> OneLake:
+    """Give a plain storage account: these clients sign with an account key, which OneLake never takes."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(trust.authority_file))
+    return new_onelake(account=True, account_keys=True)
+
+
+def arrow(account: OneLake) -> fs.AzureFileSystem:
+    port = account.server.port
+    return fs.AzureFileSystem(
+        "account",
+        account_key=KEY,
+        blob_storage_authority=f".blob.localhost:{port}",
+        dfs_storage_authority=f".dfs.localhost:{port}",
+    )
+
+
+def test_arrow_finds_reads_moves_and_deletes(account: OneLake, trust: Trust) -> None:
+    written = file_system(account, trust).get_file_client(f"{account.landing_zone}/a/x.bin")
+    written.create_file()
+    written.append_data(b"0123456789", 0)
+    written.flush_data(10)
+    store, root = arrow(account), f"container/{account.landing_zone}"
+    assert [(info.base_name, info.is_file) for info in store.get_file_info(fs.FileSelector(root, recursive=True))] == [
+        ("a", False),
+        ("x.bin", True),
+    ]
+    with store.open_input_file(f"{root}/a/x.bin") as file:
+        file.seek(4)
+        assert file.read(3) == b"456"
+    store.create_dir(f"{root}/b/c")
+    store.move(f"{root}/a/x.bin", f"{root}/b/y.bin")
+    assert account.names("b") == ["c", "y.bin"]
+    assert store.get_file_info(f"{root}/a/x.bin").type == fs.FileType.NotFound
+    store.delete_dir(f"{root}/b")
+    assert account.names("") == ["a"]
+
+
+def test_opendal_writes_reads_renames_and_lists(account: OneLake) -> None:
+    async def use() -> list[str]:
+        store = opendal.AsyncOperator(
+            "azdls",
+            endpoint=f"https://127.0.0.1:{account.server.port}",
+            filesystem="container",
+            root=f"/{account.landing_zone}",
+            account_name="account",
+            account_key=KEY,
+        )
+        await store.write("a b/é.bin", b"0123456789")
+        assert await store.read("a b/é.bin") == b"0123456789"
+        assert (await store.stat("a b/é.bin")).content_length == 10
+        await store.rename("a b/é.bin", "y.bin")
+        await store.create_dir("d/")
+        paths = [entry.path async for entry in await store.list("/")]
+        await store.delete("y.bin")
+        return paths
+
+    assert asyncio.run(use()) == ["/", "a b/", "d/", "y.bin"]
+    assert account.names("") == ["a b", "d"]
+
+
+def test_duckdb_reads_parquet_that_came_through(account: OneLake, trust: Trust, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1, 2, 3]}), tmp_path / "sent.parquet", row_group_size=2)
+    sent = (tmp_path / "sent.parquet").read_bytes()
+    file = file_system(account, trust).get_file_client("landing/x.parquet")
+    file.create_file()
+    for start in range(0, len(sent), 100):
+        file.append_data(sent[start : start + 100], start)
+    file.flush_data(len(sent))
+    with arrow(account).open_input_stream("container/landing/x.parquet") as stream:
+        (tmp_path / "fetched.parquet").write_bytes(stream.read())
+    assert duckdb.sql(f"SELECT sum(id), count(*) FROM '{tmp_path}/fetched.parquet'").fetchall() == [(6, 3)]
+
+
+METADATA = json.dumps({"keyColumns": ["id"]}).encode()
+
+
+def parquet(**columns: list[Any]) -> bytes:
+    sink = io.BytesIO()
+    rows = len(next(iter(columns.values())))
+    pq.write_table(pa.table({**columns, "__rowMarker__": pa.array([0] * rows, pa.int32())}), sink)
+    return sink.getvalue()
+
+
+def put(onelake: OneLake, path: str, content: bytes, *, replace: bool = False) -> None:
+    """Make one file visible by a rename."""
+    onelake.tree.put(f"{onelake.landing_zone}/{path}", content, new_only=not replace, metadata={})
+
+
+def name(number: int) -> str:
+    return f"{number:020d}.parquet"
+
+
+def delete(onelake: OneLake, path: str) -> None:
+    onelake.tree.delete(f"{onelake.landing_zone}/{path}", recursive=True, etag=None, lease=None)
+
+
+def test_files_are_consumed_in_order_and_all_but_the_last_are_moved(onelake: OneLake) -> None:
+    mirror = Mirror(onelake)
+    put(onelake, "s.schema/t/_metadata.json", METADATA)
+    for number in (1, 2, 3):
+        put(onelake, f"s.schema/t/{name(number)}", parquet(id=[number, number * 10]))
+    mirror.check()
+    table = mirror.tables["s.schema/t"]
+    assert [row["id"] for row in table.rows] == [1, 10, 2, 20, 3, 30]
+    assert onelake.names("s.schema/t") == [name(3), PROCESSED, "_metadata.json"]
+    assert onelake.names(f"s.schema/t/{PROCESSED}") == [name(1), name(2)]
+    status = json.loads(onelake.tree.find(f"{onelake.item[0]}/Files/Monitoring/tables.json").content)
+    assert status["tables"] == [
+        {"sourceSchemaName": "s", "sourceTableName": "t", "status": "Replicating", "processedRowCount": 6}
+    ]
+
+
+def test_a_slow_mirror_takes_files_when_told_and_may_purge_them(onelake: OneLake) -> None:
+    mirror = Mirror(onelake, eager=False, purges=True)
+    put(onelake, "t/_metadata.json", METADATA)
+    for number in (1, 2, 3):
+        put(onelake, f"t/{name(number)}", parquet(id=[number]))
+    mirror.consume(most=2)
+    assert onelake.names("t") == [name(2), name(3), "_metadata.json"]
+    mirror.consume()
+    mirror.check()
+    assert [row["id"] for row in mirror.tables["t"].rows] == [1, 2, 3]
+
+
+def test_a_folder_that_goes_ends_the_table_and_a_new_one_begins_another(onelake: OneLake) -> None:
+    mirror = Mirror(onelake)
+    for lifetime in (1, 2):
+        put(onelake, "t/_metadata.json", METADATA)
+        put(onelake, f"t/{name(1)}", parquet(id=[lifetime]))
+        assert mirror.tables["t"].rows == [{"id": lifetime, "__rowMarker__": 0}]
+        delete(onelake, "t")
+        assert "t" not in mirror.tables
+    mirror.check()
+    assert [table.rows[0]["id"] for table in mirror.dropped] == [1, 2]
+
+
+def test_hidden_names_are_none_of_its_business(onelake: OneLake) -> None:
+    mirror = Mirror(onelake)
+    put(onelake, "_scratchPad/1/1/x.parquet", b"")
+    put(onelake, "_partnerEvents.json", b"{}")
+    put(onelake, "t/_metadata.json", METADATA)
+    put(onelake, "t/_half", b"half")
+    mirror.check()
+    assert mirror.tables["t"].rows == []
+
+
+@pytest.mark.parametrize(
+    ("steps", "problem"),
+    [
+        ([(name(1), parquet(id=[1]))], "data before _metadata.json"),
+        ([("_metadata.json", METADATA), (name(2), parquet(id=[1]))], r"a gap: \[1\] are missing before 2"),
+        ([("_metadata.json", METADATA), (name(1), b"")], "file 1 is empty"),
+        ([("_metadata.json", METADATA), (name(1), parquet(id=[1])[:-9])], "file 1 is not whole Parquet"),
+        ([("_metadata.json", METADATA), *[(name(1), parquet(id=[n])) for n in (1, 2)]], "file 1 was changed"),
+        ([("_metadata.json", METADATA), *[(name(n), parquet(id=[n])) for n in (1, 2, 1)]], "number 1 came back"),
+        ([("_metadata.json", METADATA), ("stray.parquet", b"x")], "names that mirroring does not know"),
+        ([("_metadata.json", METADATA), ("_metadata.json", b'{"keyColumns": ["x"]}')], "keyColumns changed"),
+        ([("_metadata.json", b"{")], "_metadata.json is not whole JSON"),
+        (
+            [("_metadata.json", METADATA), (name(1), parquet(id=[1])), (name(2), parquet(id=["x"]))],
+            "column id was int64, is string",
+        ),
+        (
+            [("_metadata.json", METADATA), (name(1), parquet(id=[1], note=["x"])), (name(2), parquet(note=["x"]))],
+            "column id is missing",
+        ),
+    ],
+)
+def test_what_would_stop_a_table_is_a_problem(onelake: OneLake, steps: list[tuple[str, bytes]], problem: str) -> None:
+    mirror = Mirror(onelake)
+    for path, content in steps:
+        put(onelake, f"t/{path}", content, replace=True)
+    with pytest.raises(AssertionError, match=f"t: {problem}"):
+        mirror.check()
+
+
+def test_a_visible_file_that_somebody_takes_away_is_a_problem(onelake: OneLake) -> None:
+    mirror = Mirror(onelake)
+    put(onelake, "t/_metadata.json", METADATA)
+    put(onelake, f"t/{name(1)}", parquet(id=[1]))
+    delete(onelake, f"t/{name(1)}")
+    with pytest.raises(AssertionError, match="visible files went away"):
+        mirror.check()
