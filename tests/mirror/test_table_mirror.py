@@ -1,19 +1,25 @@
-"""One table, file by file: what its Delta table has, where it waits, and what stops it."""
+"""The mirror of a table as its files appear, as others read it, and after it is registered again."""
 
 import json
+import shutil
 from pathlib import Path
 from urllib.parse import unquote
 
+import duckdb
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
-from app.domain.mirror_report import MirrorState
+from app.domain.mirror_report import FolderOwner, MirrorState
+from app.landing.landed_state import MARKER
 from app.mirror.commit import CHECKPOINT_COMMITS
 from app.mirror.table_mirror import MirrorLimits
 from app.published.table_files import PublishedTable
 from mirrorgate.errors import Code
+from tests.mirror.model.mirrored_table import MirroredTable
+from tests.mirror.model.publisher import FOLDERS
 from tests.mirror.small_zone import ORDERS, SmallZone, noted
 
 
@@ -238,3 +244,105 @@ def test_a_time_without_a_zone_is_read_as_utc(zone: SmallZone) -> None:
     zone.advance(MirrorLimits())
     assert zone.advance().state is MirrorState.IN_STEP
     assert zone.delta().protocol().min_reader_version == 1
+
+
+@pytest.fixture(scope="module", params=range(2), ids=FOLDERS[:2])
+def mirrored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> MirroredTable:
+    return MirroredTable(tmp_path_factory.mktemp("readers"), FOLDERS[request.param], request.param)
+
+
+def test_duckdb_reads_it_as_arrow(mirrored: MirroredTable) -> None:
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("mirrored", DeltaTable(mirrored.uri).to_pyarrow_dataset())
+        mirrored.compare(connection.sql("SELECT * FROM mirrored").to_arrow_table())
+
+
+def test_duckdb_reads_the_parquet_files_that_the_log_names(mirrored: MirroredTable) -> None:
+    """The log has URLs, in which a blank is `%20`."""
+    files = [unquote(file) for file in DeltaTable(mirrored.uri).file_uris()]
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        mirrored.compare(connection.read_parquet(files, union_by_name=True).to_arrow_table())
+
+
+def test_polars_reads_it(mirrored: MirroredTable) -> None:
+    """Its own reader of Delta takes no blanks in a path; Arrow takes all."""
+    frame = polars.from_arrow(DeltaTable(mirrored.uri).to_pyarrow_table())
+    assert isinstance(frame, polars.DataFrame)
+    mirrored.compare(frame.to_arrow())
+    if mirrored.has_plain_path:
+        mirrored.compare(polars.read_delta(mirrored.uri).to_arrow())
+        mirrored.compare(polars.scan_delta(mirrored.uri).collect().to_arrow())
+
+
+def test_pandas_reads_it(mirrored: MirroredTable) -> None:
+    pandas = pytest.importorskip("pandas", reason="PyArrow imports pandas everywhere once it is installed")
+    found = DeltaTable(mirrored.uri).to_pandas(types_mapper=pandas.ArrowDtype)
+    mirrored.compare(pa.Table.from_pandas(found, preserve_index=False))
+
+
+INSTALLATION = "0d1f2a3b-0000-0000-0000-000000000001"
+
+
+def begin(zone: SmallZone, generation: int) -> None:
+    """Create the folder as the gateway does, without files."""
+    shutil.rmtree(zone.folder, ignore_errors=True)
+    zone.declare()
+    marker = {"table": str(zone.table), "generation": generation, "installation_id": INSTALLATION}
+    (zone.folder / MARKER).write_text(json.dumps(marker))
+
+
+def land(zone: SmallZone, *notes: str) -> None:
+    for number, note in enumerate(notes, start=1):
+        zone.land(number, [(number, note, 0)])
+
+
+@pytest.mark.parametrize("files", [1, 3, 5])
+@pytest.mark.parametrize("first", ["old", "new"], ids=["same first file", "other first file"])
+def test_its_files_are_all_applied_to_a_new_delta_table(zone: SmallZone, files: int, first: str) -> None:
+    begin(zone, 1)
+    land(zone, "old", "old", "old")
+    assert zone.advance(MirrorLimits()).file_number == 3
+    begin(zone, 1)
+    notes = [first, *["new"] * (files - 1)]
+    land(zone, *notes)
+    report = zone.advance(MirrorLimits())
+    assert (report.generation, report.file_number, report.state) == (2, files, MirrorState.IN_STEP)
+    assert report.owner == FolderOwner(INSTALLATION, 1)
+    assert zone.rows() == noted(*enumerate(notes, start=1))
+    assert zone.inspect().generation == 2
+
+
+def test_a_later_generation_of_the_gateway_is_not_mistaken_for_it(zone: SmallZone) -> None:
+    """After a new registration, the mirror counts one more than the gateway until the gateway is ahead again."""
+    for generation, expected in ((1, 1), (1, 2), (2, 3), (3, 4), (9, 9), (1, 10)):
+        begin(zone, generation)
+        land(zone, f"{generation} of {expected}")
+        assert zone.advance(MirrorLimits()).generation == expected
+        assert zone.rows() == noted((1, f"{generation} of {expected}"))
+
+
+def test_a_process_that_died_when_it_had_moved_the_old_table_aside_changes_nothing(zone: SmallZone) -> None:
+    begin(zone, 1)
+    land(zone, "old")
+    zone.advance()
+    begin(zone, 1)
+    land(zone, "new")
+    Path(zone.target.uri(zone.table)).rename(zone.target.uri(zone.table, generation=1))
+    report = zone.advance()
+    assert (report.generation, report.file_number) == (2, 1)
+    assert zone.rows() == noted((1, "new"))
+
+
+def test_a_mirror_that_starts_late_has_the_generation_of_the_gateway(zone: SmallZone) -> None:
+    begin(zone, 7)
+    land(zone, "a")
+    assert zone.advance().generation == 7
+
+
+def test_a_stop_without_a_look_at_the_files_names_the_owner(zone: SmallZone) -> None:
+    begin(zone, 1)
+    (zone.folder / "_metadata.json").write_text("{")
+    report = zone.advance()
+    assert (report.code, report.owner) == (Code.LANDING_METADATA_UNREADABLE, FolderOwner(INSTALLATION, 1))

@@ -18,6 +18,7 @@ from app.staging.ledger.leases import renew_lease
 from mirrorgate.errors import Code, Misconfigured
 from tests.project.facts import REPOSITORY, project_table
 from tests.support.command_tree import find_command
+from tests.support.postgres import sql
 
 PORT: Final = Settings.model_fields["port"].default
 TARGETS: Final = pytest.mark.parametrize("target", ["api", "drain", "bridge"])
@@ -220,6 +221,5 @@ def test_the_drain_is_healthy_while_its_lease_runs(
     monkeypatch.setenv("MIRRORGATE_DATABASE_URL", database_url)
     with pytest.raises(SystemExit, match="no drain has a running lease"):
         runpy.run_path(program)
-    with engine.begin() as connection:
-        renew_lease(connection, uuid4(), 60)
+    sql.call(engine, renew_lease, uuid4(), 60)
     runpy.run_path(program)

@@ -8,7 +8,7 @@ from tests.real.counterparts import PANDAS, pandas_folder, pinned
 from tests.real.report import Report
 from tests.support.processes import succeeded
 
-TESTS = ["tests/api/client/test_pandas.py", "tests/mirror/test_readers.py::test_pandas_reads_it"]
+TESTS = ["tests/api/client/test_pandas.py", "tests/mirror/test_table_mirror.py::test_pandas_reads_it"]
 
 
 def test_frames_of_pandas_land_with_their_types_and_read_the_mirror(report: Report) -> None:

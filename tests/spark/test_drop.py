@@ -149,8 +149,7 @@ def test_a_repaired_file_has_its_rows_again_and_the_others_stay(
         first.unlink()
     else:
         shutil.copy(second, first)
-    with engine.begin() as connection:
-        request_repair(connection, T, ONE, FileNumber(1), "operator")
+    sql.call(engine, request_repair, T, ONE, FileNumber(1), "operator")
     drain(worker)
     assert landed_keys(landing_zone, "t") == [[1, 2], [3]]
     assert not sql.value(engine, "SELECT bool_or(repair_requested) FROM mirrorgate.landing_files")
@@ -168,7 +167,6 @@ def test_a_flush_publishes_before_the_delay_and_a_pause_keeps_back(
         set_publishing(connection, T, ONE, TableState.PAUSED, "operator")
     drain(worker)
     assert landed_keys(landing_zone, "t") == []
-    with engine.begin() as connection:
-        set_publishing(connection, T, ONE, TableState.ACTIVE, "operator")
+    sql.call(engine, set_publishing, T, ONE, TableState.ACTIVE, "operator")
     drain(worker)
     assert landed_keys(landing_zone, "t") == [[1]]

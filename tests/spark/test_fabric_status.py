@@ -27,8 +27,7 @@ from tests.support.samples.schemas import ID
 
 
 def processed(engine: sa.Engine, table: Table) -> dict[str, object] | None:
-    with engine.begin() as connection:
-        (status,) = table_statuses(connection, [table], {})
+    (status,) = sql.call(engine, table_statuses, [table], {})
     return status.processed.model_dump() if status.processed else None
 
 
@@ -59,8 +58,7 @@ def test_accepted_staged_published_and_processed_are_equal_once_mirroring_has_ta
     mirror.consume()
     assert not store_listed_tables(engine, zone, 60.0)
     assert store_listed_tables(engine, zone, 0.0)
-    with engine.begin() as connection:
-        status, nothing = table_statuses(connection, [table, other], {})
+    status, nothing = sql.call(engine, table_statuses, [table, other], {})
     assert status.processed is not None
     assert (status.processed.state, status.processed.error) == ("Replicating", None)
     assert {status.accepted.rows, status.staged.rows, status.published.rows, status.processed.rows} == {5}

@@ -6,12 +6,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from app.domain.model.names import TableName
-from app.domain.model.table import FileNumber, Generation, TableState
 from app.landing.local_zone import LocalZone
 from app.staging.retention import rounds as retention
-from app.staging.tables.operations import request_repair, set_publishing
-from mirrorgate.errors import Code
 from spark_jobs import drain_loop
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import maintenance_running, run_maintenance, try_maintenance
@@ -20,25 +16,11 @@ from tests.support.gateway_parts import current, dropping, landed_keys, stage_ke
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import end_lease
 from tests.support.postgres.retention import AT_ONCE, count
-from tests.support.rejections import rejected
 from tests.support.waiting import wait_until
-
-T = TableName.parse("t")
-ONE = Generation(1)
 
 
 def now() -> datetime:
     return datetime.now(UTC)
-
-
-def test_a_file_whose_payloads_are_purged_is_not_repaired(engine: sa.Engine, worker: DrainCycle) -> None:
-    stage_keys(engine, current(engine, "t"), [3])
-    drain(worker)
-    run_maintenance(worker, AT_ONCE, sweep=now())
-    for number in (1, 2):
-        with rejected() as rejection, engine.begin() as connection:
-            request_repair(connection, T, ONE, FileNumber(number), "operator")
-        assert rejection.code is Code.PAYLOADS_PURGED
 
 
 def test_publishing_goes_on_over_rounds_of_retention(engine: sa.Engine, landing_zone: Path, worker: DrainCycle) -> None:
@@ -49,20 +31,6 @@ def test_publishing_goes_on_over_rounds_of_retention(engine: sa.Engine, landing_
     run_maintenance(worker, AT_ONCE, sweep=now())
     assert landed_keys(landing_zone, "t") == [[1, 2], [3], [4], [5]]
     assert count(engine, "block_payloads") == 0
-
-
-def test_a_table_that_was_paused_while_its_payloads_moved_lands_whole(
-    engine: sa.Engine, landing_zone: Path, worker: DrainCycle
-) -> None:
-    with engine.begin() as connection:
-        set_publishing(connection, T, ONE, TableState.PAUSED, "operator")
-    for key in (3, 4):
-        stage_keys(engine, current(engine, "t"), [key])
-        run_maintenance(worker, AT_ONCE, sweep=now())
-    with engine.begin() as connection:
-        set_publishing(connection, T, ONE, TableState.ACTIVE, "operator")
-    drain(worker)
-    assert landed_keys(landing_zone, "t") == [[1, 2], [3, 4]]
 
 
 def test_a_round_sweeps_the_scratch_of_held_tables_and_forgets_old_markers(

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from app.domain.model.table import Generation, Table
 from app.staging.images import Backfill, OnBackfillStep, find_backfill, request_backfill, run_backfill, stop_backfill
 from tests.support.gateway_parts import current
+from tests.support.postgres import sql
 from tests.support.postgres.ledger import claimed, owned_now, plan, publish
 from tests.support.postgres.retention import purge
 
@@ -21,14 +22,12 @@ class Died(Exception):
 
 def ask(engine: sa.Engine, name: str) -> Table:
     """Ask for the backfill of a table in its first generation."""
-    with engine.begin() as connection:
-        return request_backfill(connection, current(engine, name).name, _ONE, "operator")
+    return sql.call(engine, request_backfill, current(engine, name).name, _ONE, "operator")
 
 
 def cancel(engine: sa.Engine, name: str) -> None:
     """Cancel the backfill of a table in its first generation."""
-    with engine.begin() as connection:
-        stop_backfill(connection, current(engine, name).name, _ONE, "operator")
+    sql.call(engine, stop_backfill, current(engine, name).name, _ONE, "operator")
 
 
 def carry_out(engine: sa.Engine, name: str, progress: OnBackfillStep = lambda _: None) -> None:
@@ -45,8 +44,7 @@ def backfilled(engine: sa.Engine, name: str, progress: OnBackfillStep = lambda _
 
 def backfill_of(engine: sa.Engine, name: str) -> Backfill:
     """Return the last backfill of a table."""
-    with engine.begin() as connection:
-        found = find_backfill(connection, current(engine, name))
+    found = sql.call(engine, find_backfill, current(engine, name))
     assert found is not None
     return found
 

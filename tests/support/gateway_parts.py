@@ -45,8 +45,7 @@ def registered(engine: sa.Engine, name: str, schema: TableSchema | None, options
 
 def current(engine: sa.Engine, name: str) -> Table:
     """Return the current state of a table."""
-    with engine.begin() as connection:
-        table = find_table(connection, TableName.parse(name))
+    table = sql.call(engine, find_table, TableName.parse(name))
     assert table is not None
     return table
 
@@ -66,8 +65,7 @@ def dropping(
 ) -> Table:
     """Start to drop, recreate or rename a table and return it."""
     table, plan = current(engine, name), DropPlan(action, new_name=TableName.parse(new_name) if new_name else None)
-    with engine.begin() as connection:
-        return begin_drop(connection, table.name, table.generation, plan, "test")
+    return sql.call(engine, begin_drop, table.name, table.generation, plan, "test")
 
 
 def finished_drop(engine: sa.Engine, table: Table) -> FinishedDrop:
@@ -78,15 +76,13 @@ def finished_drop(engine: sa.Engine, table: Table) -> FinishedDrop:
         ON CONFLICT (table_id) DO UPDATE SET epoch = 7""",
         table_id=table.table_id,
     )
-    with engine.begin() as connection:
-        return finish_drop(connection, table, Epoch(7), marker_first=False)
+    return sql.call(engine, finish_drop, table, Epoch(7), marker_first=False)
 
 
 def next_generation(engine: sa.Engine, name: str, plan: DropPlan) -> None:
     """Drop, recreate or rename a table."""
     table = current(engine, name)
-    with engine.begin() as connection:
-        begun = begin_drop(connection, table.name, table.generation, plan, "test")
+    begun = sql.call(engine, begin_drop, table.name, table.generation, plan, "test")
     finished_drop(engine, begun)
 
 

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from app.domain.mirror_report import FolderOwner, MirrorState, TableReport
 from app.domain.model.table import Table
 from app.staging.connection.database import installation_id
+from tests.support.postgres import sql
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 IN_STEP = TableReport(
@@ -45,6 +46,5 @@ STOPPED: dict[str, Any] = {
 
 def report_of(engine: sa.Engine, registered: Table, **fields: Any) -> TableReport:
     """Return a report about a table's present generation; without fields, its first file is applied."""
-    with engine.begin() as connection:
-        owner = FolderOwner(str(installation_id(connection)), registered.generation)
+    owner = FolderOwner(str(sql.call(engine, installation_id)), registered.generation)
     return replace(IN_STEP, **{"table": str(registered.name), "owner": owner} | fields)

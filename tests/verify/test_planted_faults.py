@@ -1,6 +1,9 @@
-"""Every fault of a zone's structure is found, at its place, and nothing else is."""
+"""Planted faults are found at their place, and a publisher's zone has the findings of its layout."""
 
+import inspect
+from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -8,9 +11,10 @@ import pytest
 from app.landing.local_zone import LocalZone
 from mirrorgate_zone.verify.codes import SUBJECTS, FindingCode
 from mirrorgate_zone.verify.table_verification import ZoneVerification
+from tests.support import publishers
 from tests.support.publishers import parquet_name
 from tests.verify.faults import PLANTED, Planted
-from tests.verify.runs import findings, run_once
+from tests.verify.runs import codes, findings, run_once
 from tests.verify.zones import NOW, Zone, rows
 
 STRUCTURE: Final = ("The zone", "Table folders and file names", "Metadata", "Data files", "Columns")
@@ -55,3 +59,45 @@ def test_a_clean_zone_has_no_finding(zone: Zone) -> None:
     zone.clean("orders")
     zone.clean("sales.schema/orders")
     assert findings(zone.root) == []
+
+
+FAULTS = {
+    publishers.clean_zone: set(),
+    publishers.header_only_file: set(),
+    publishers.bare_inserts: set(),
+    publishers.keyless_inserts: set(),
+    publishers.guid_names: {FindingCode.NAME_NOT_A_NUMBER},
+    publishers.partition_folders: {
+        FindingCode.PARTITIONS_ENABLED,
+        FindingCode.DUPLICATE_INSERT,  # both partitions have the same keys
+    },
+    publishers.spark_output: {FindingCode.NAME_NOT_A_NUMBER, FindingCode.FOREIGN_FILE},
+    publishers.documented_csv: set(),
+    publishers.csv_without_schema: set(),
+    publishers.semicolon_csv: set(),
+    publishers.camel_case_csv: {FindingCode.TEXT_WITHOUT_TYPES},
+    publishers.replayed_file: {FindingCode.DUPLICATE_INSERT},
+    publishers.delete_file_replaces_upserts: {
+        FindingCode.PARTNER_EVENTS_MISSING,
+        FindingCode.UPDATE_OF_MISSING_ROW,
+        FindingCode.DELETE_OF_MISSING_ROW,
+    },
+    publishers.ordered_by_time: {
+        FindingCode.ORDERED_BY_TIME,
+        FindingCode.TIME_TIES,
+        FindingCode.DELETE_OF_MISSING_ROW,  # the two files of one time are in the wrong order
+        FindingCode.DUPLICATE_INSERT,
+    },
+}
+
+
+@pytest.mark.parametrize("publish", FAULTS, ids=lambda publish: publish.__name__)
+def test_a_publishers_zone_gets_the_findings_of_its_layout(publish: Callable[[Path], Path], tmp_path: Path) -> None:
+    publish(tmp_path / "zone")
+    assert codes(tmp_path / "zone") == FAULTS[publish]
+
+
+def test_every_publisher_is_checked() -> None:
+    made = {getattr(publishers, name) for name in publishers.__all__}
+    zones = {one for one in made if callable(one) and list(inspect.signature(one).parameters) == ["root"]}
+    assert zones == set(FAULTS)

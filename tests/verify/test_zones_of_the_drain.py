@@ -19,6 +19,7 @@ from spark_jobs.drain_cycle import DrainCycle
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import current, inserts, registered, stage, stage_keys, typed
 from tests.support.onelake.clients import onelake_address
+from tests.support.postgres import sql
 from tests.support.samples.schemas import ID, schema_of
 from tests.support.small_drain import publish_pending
 from tests.verify.runs import findings, run_once
@@ -66,8 +67,7 @@ def publish(engine: sa.Engine, cycle: DrainCycle) -> None:
     announce_partner(cycle.context.zone, cycle.context.worker_id, Settings().partner_events)
     for name, schema in (("t", ID), ("sales.orders", EVERY_TYPE)):
         registered(engine, name, schema)
-    with engine.begin() as connection:
-        register_table(connection, TableName.parse("events"), KEYLESS)
+    sql.call(engine, register_table, TableName.parse("events"), KEYLESS)
     for key in (1, 2, 3):
         stage_keys(engine, current(engine, "t"), [key])
         stage_keys(engine, current(engine, "events"), [key])

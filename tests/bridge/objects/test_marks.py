@@ -1,13 +1,27 @@
-"""Positions and plans: what a mark and a listing say about the objects to read."""
+"""The object bridge: marks, settings and metrics."""
 
+import json
+from pathlib import Path
+
+import httpx
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from app.yaml_text import BadFile
+from mirrorgate.cli.main import app
 from mirrorgate.file_content import MAX_CHARACTERS, Mark, digest_of
 from mirrorgate.file_paths import FileOrder, PathTemplate, TablePath
 from mirrorgate.folder import Found
 from mirrorgate_bridge.objects.engine import producer_name, table_depth
+from mirrorgate_bridge.objects.settings import ObjectFormat, default_name, read_settings
 from mirrorgate_bridge.objects.table import plan, resolved, start_after
+from tests.api.calls import ADMIN_KEY, Gateway
+from tests.support.expositions import check_recorded
+from tests.support.http.server import free_port
+from tests.support.processes import REPOSITORY, started
+from tests.support.waiting import wait_until
 
 KEYS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=400)
 NUMBERS = st.integers(0, 10**12)
@@ -100,3 +114,115 @@ def test_templates_with_one_folder_for_each_table_are_listed_by_table() -> None:
         "{table}/{mode}-{day}/…": 1,
     }
     assert {text: table_depth((PathTemplate.parse(text),)) for text in depths} == depths
+
+
+ENVIRONMENT = {"MIRRORGATE_API_KEY": "mg_1"}
+
+
+def test_the_example_is_valid_and_has_the_defaults() -> None:
+    settings = read_settings(REPOSITORY / "deploy/bridge/objects.yaml", ENVIRONMENT)
+    (source,) = settings.sources
+    assert (settings.name, source.name, source.format) == ("lake", "arcion", ObjectFormat.ARCION)
+    assert (source.order, source.settle, source.late, source.on_reject) == (FileOrder.NAME, 0.0, "stop", "stop")
+    assert (settings.poll, settings.recheck, settings.batch.max_bytes) == (10.0, 600.0, 8 * 2**20)
+
+
+def test_defaults_follow_the_store_and_the_format(tmp_path: Path) -> None:
+    file = tmp_path / "objects.yaml"
+    file.write_text(
+        """
+        name: n
+        gateway: {url: http://g, key: k}
+        sources:
+          - {url: 'abfss://c@a.dfs.core.windows.net/x', format: replicate-files, table: t}
+          - {url: /mnt/x, format: rows, table: t, done_marker: .ok, parameters: {null: ''}}
+          - {url: s3://b, format: rows, table: t, order: modified}
+        """
+    )
+    azure, folder, by_time = read_settings(file, {}).sources
+    assert (azure.order, azure.settle, azure.name) == (
+        FileOrder.LOAD_FIRST,
+        5.0,
+        "abfss-c@a.dfs.core.windows.net-x",
+    )
+    assert folder.parameters == {"null": ""}
+    assert (folder.settle, folder.names.done_marker, folder.name) == (0.0, ".ok", "-mnt-x")
+    names = {default_name(url) for url in ("/mnt/é", "/mnt/è", f"/a/{'x' * 100}", f"/b/{'x' * 100}")}
+    assert (len(names), max(map(len, names))) == (4, 100)
+    assert default_name("https://user:secret@host/x?sig=secret") == "https-host-x"
+    assert by_time.settle == 5.0  # the times of S3 are whole seconds
+
+
+def test_every_mistake_is_told_at_once_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "objects.yaml"
+    file.write_text(
+        """name: a/b
+gateway: {url: http://g, key: k}
+sources:
+  - {url: s3://b, format: rows}
+  - {url: s3://c, format: parquet, table: t}
+  - {url: s3://d, format: arcion, table_from_path: '{schema}/…', setle: 3 s}
+  - {url: s3://e, format: arcion, parameters: {table: t}, key_columns: id}
+poll: often
+"""
+    )
+    with pytest.raises(BadFile) as raised:
+        read_settings(file, {})
+    told = [raised.value.detail, *(error["detail"] for error in raised.value.errors)]
+    for said in (
+        "line 1: name: is not a name",
+        "line 4: sources[0]: rows name no table",
+        "'parquet' is not a valid value",
+        "has no {table}",
+        "line 6: sources[2].setle: unknown key (Did you mean settle?",
+        "sources[3].parameters.table: is set by the bridge",
+        "key_columns is a setting of replicate-files",
+        "line 8: poll: 'often' is not a duration",
+    ):
+        assert any(said in line for line in told), (said, told)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "give either a SOURCE or --config"),
+        (["s3://b", "--config", "x"], "give either a SOURCE or --config"),
+        (["s3://b"], "--format must be one of arcion"),
+        (["s3://b", "--format", "rows"], "requires --table or --table-from-path"),
+        (["s3://b", "--format", "arcion", "--table-from-path", "{x}/"], "has no {table}"),
+        (["s3://b", "--format", "arcion", "--option", "region"], "must be NAME=VALUE; region has no value"),
+        (["s3://b", "--format", "arcion", "--name", "é"], "name is not a name. Use up to 100 visible ASCII"),
+        (["s3://b", "--format", "arcion", "--parameter", "table=t"], "parameters.table is set by the bridge. Write it"),
+    ],
+)
+def test_options_that_do_not_fit_are_wrong_usage(arguments: list[str], said: str) -> None:
+    ran = CliRunner().invoke(app, ["bridge", "objects", *arguments, "--key", "k"])
+    assert ran.exit_code == 2
+    assert said in " ".join(ran.output.replace("│", "").split())
+
+
+def test_the_metrics_name_a_stopped_table(gateway: Gateway, tmp_path: Path) -> None:
+    gateway.register("o.orders", {"id": "int64"}, ["id"]).raise_for_status()
+    lake, port = tmp_path / "lake", free_port()
+    lake.mkdir()
+    (lake / "1.json").write_text(json.dumps({"id": 1}))
+    file = tmp_path / "bridge.yaml"
+    source = {"url": str(lake), "name": "lake", "format": "rows", "table": "o.orders", "settle": "0 s"}
+    settings = {"name": "b", "gateway": {"url": gateway.address, "key": ADMIN_KEY}, "sources": [source]}
+    file.write_text(json.dumps({**settings, "poll": "0.1 s", "recheck": "1 s", "health": {"port": port}}))
+
+    def metrics() -> str:
+        try:
+            return httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).text
+        except httpx.ConnectError:
+            return ""
+
+    labels = '{source="lake",table="o.orders"}'
+    with started("mirrorgate.cli", "bridge", "objects", "--config", file):
+        read = f"mirrorgate_bridge_objects_objects_total{labels} 1.0"
+        wait_until(lambda: read in metrics(), within=30, what="the first object is read")
+        healthy = metrics()
+        (lake / "2.json").write_text(json.dumps({"id": "no number"}))
+        stopped = f"mirrorgate_bridge_objects_stopped{labels} 1.0"
+        wait_until(lambda: stopped in metrics(), within=30, what="the table stops")
+        check_recorded("object_bridge", healthy, {"stopped": metrics()})

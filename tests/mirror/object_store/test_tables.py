@@ -1,19 +1,23 @@
-"""Delta tables in a bucket: created, appended, merged and recreated as in a folder, under any name."""
+"""Tables in a bucket, by the mirror and by every command."""
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from deltalake.exceptions import DeltaError
+from typer.testing import CliRunner
 
 from app.mirror.commit import create_table
 from app.mirror.target import MirrorTarget, Position, read_position
 from app.published.table_files import PublishedTable
+from mirrorgate.cli.main import app
 from tests.mirror.faults.conftest import some_file
 from tests.mirror.model.delta_content import delta_rows
 from tests.mirror.model.landed import INSERT, UPSERT, rows_file
 from tests.mirror.object_store.conftest import S3, Lake
+from tests.support.cli_output import first_json
 
 
 def test_every_version_of_a_table_in_a_bucket_is_as_the_model_says(lake: Lake) -> None:
@@ -94,3 +98,37 @@ def test_a_version_that_is_there_is_never_written_again(s3: S3) -> None:
     found = MirrorTarget(target.location, s3.options).open(table)
     assert found is not None
     assert sorted(found.to_pyarrow_table()["x"].to_pylist()) == [0, 1, 2]
+
+
+def test_every_command_works_on_a_bucket(lake: Lake) -> None:
+    table = lake.begin(
+        "sales.schema/Order Lines", some_file(1), some_file(2), rows_file((UPSERT, 0, "x"), (INSERT, 9, "y"))
+    )
+    table.land(rows_file((INSERT, 10, "z")))
+    table.catch_up()
+    name = "sales.Order Lines"
+    options = [part for pair in lake.target.storage_options.items() for part in ("--storage-option", "=".join(pair))]
+
+    def printed(*arguments: str) -> Any:
+        answer = CliRunner().invoke(app, ["mirror", *arguments, "--to", lake.target.location, *options, "--json"])
+        assert answer.exit_code == 0, answer.output + repr(answer.exception)
+        return first_json(answer.stdout)
+
+    (state,) = printed("status", str(lake.root))
+    assert (state["table"], state["state"], state["file_number"]) == (name, "in_step", 4)
+    assert [entry["files"] for entry in printed("history", name)] == [[4, 4], [3, 3], [2, 2], [1, 1]]
+    changes = {(one["change"], one["key"]["Id"]) for one in printed("diff", name, "--file", "3")}
+    assert changes == {("update", 0), ("insert", 9)}
+    sql = 'SELECT name FROM "Order Lines" WHERE "Id" = 0'
+    assert printed("query", sql) == [{"name": "x"}]
+    assert printed("query", sql, "--version", "1") == [{"name": "of file 2"}]
+    assert printed("health")["tables"][0]["files"] == 2
+    (optimized,) = printed("optimize", name, "--cluster")
+    assert (optimized["files"], optimized["clustered_by"]) == (1, ["Id"])
+    (listed,) = printed("vacuum", name, "--retention", "0", "--force", "--dry-run")
+    (vacuumed,) = printed("vacuum", name, "--retention", "0", "--force")
+    assert listed["files"] == vacuumed["files"] != []
+    assert printed("health")["tables"][0]["old_files"] == 0
+    assert printed("query", sql) == [{"name": "x"}]
+    table.land(some_file(5))
+    assert table.catch_up().file_number == 5

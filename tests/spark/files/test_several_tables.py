@@ -82,16 +82,6 @@ def test_one_transaction_plans_one_registers_and_one_records_a_file_of_each_tabl
     assert [landed_keys(landing_zone, name) for name in NAMES] == [[[1], [2]]] * 4
 
 
-def test_several_files_of_several_tables_are_recorded_in_order_without_a_gap(
-    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, tables: list[TableId]
-) -> None:
-    more(engine, 2, 3)
-    stage_keys(engine, current(engine, "d"), [4])
-    drain(new_worker(rows=1))
-    assert [landed_keys(landing_zone, name) for name in NAMES[:3]] == [[[1], [2], [3]]] * 3
-    assert landed_keys(landing_zone, "d") == [[1], [2], [3], [4]]
-
-
 def test_a_table_that_another_worker_took_over_does_not_keep_the_others_back(
     engine: sa.Engine, landing_zone: Path, worker: DrainCycle, tables: list[TableId]
 ) -> None:
@@ -164,8 +154,7 @@ def test_tables_that_need_more_than_a_plan_are_left_to_be_prepared_alone(
     stage_keys(engine, current(engine, "c"), [3], [4])
     monkeypatch.setattr(file_plans, "MAX_BLOCKS", 6)
     dropping(engine, "a")
-    with engine.begin() as connection:
-        request_repair(connection, current(engine, "b").name, Generation(1), FileNumber(1), "test")
+    sql.call(engine, request_repair, current(engine, "b").name, Generation(1), FileNumber(1), "test")
     claimed, alone = worker.prepare_leased(tables)
     assert [entry.table_id for entry in claimed] == [tables[3]]
     assert alone == tables[:3]
@@ -173,8 +162,7 @@ def test_tables_that_need_more_than_a_plan_are_left_to_be_prepared_alone(
 
 def test_a_paused_table_is_not_planned(engine: sa.Engine, worker: DrainCycle, tables: list[TableId]) -> None:
     more(engine, 2)
-    with engine.begin() as connection:
-        set_publishing(connection, current(engine, "a").name, Generation(1), TableState.PAUSED, "test")
+    sql.call(engine, set_publishing, current(engine, "a").name, Generation(1), TableState.PAUSED, "test")
     claimed, _ = worker.prepare_leased(tables)
     assert [entry.table_id for entry in claimed] == tables[1:]
 

@@ -1,14 +1,12 @@
 """The mirror's loop with real Spark tasks: stores that are away, full disks, changed folders, and many tables."""
 
-import os
-import shutil
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from app.domain.mirror_report import MirrorState, TableReport
@@ -19,6 +17,7 @@ from app.mirror.target_lock import HeldTarget, exclusive_target
 from mirrorgate.errors import Code
 from spark_jobs.mirroring.loop import MirrorLoop
 from spark_jobs.mirroring.task import MirrorJob
+from tests.mirror.model.mirrored_table import MirroredTable
 from tests.spark.mirror.mirrors import Zone
 from tests.support.waiting import wait_until
 
@@ -100,19 +99,6 @@ def test_a_stopped_table_is_repaired_and_continues_and_stops_no_other(spark: Spa
         assert reports(loop)["broken"].code is None
 
 
-def test_a_dropped_folder_is_reported_and_a_new_one_begins_again(spark: SparkSession, zone: Zone) -> None:
-    zone.land("table", 1, [(1, "old", 0)])
-    with running(spark, zone) as loop:
-        wait_until(is_applied(loop, "table", 1), within=60, what="the table is applied")
-        shutil.rmtree(zone.folder("table"))
-        wait_until(lambda: reports(loop)["table"].state is MirrorState.DROPPED, within=60, what="the drop is seen")
-        assert zone.rows("table") == [(1, "old")]
-        zone.land("table", 1, [(2, "new", 0)])
-        wait_until(lambda: reports(loop)["table"].generation == 2, within=60, what="the new generation is applied")
-    assert zone.rows("table") == [(2, "new")]
-    assert zone.rows("table@g1") == [(1, "old")]
-
-
 def test_a_zone_that_vanishes_is_waited_for_and_nothing_is_lost(spark: SparkSession, zone: Zone) -> None:
     away = zone.root.with_name("unmounted")
     zone.land("table", 1, [(1, "row", 0)])
@@ -142,39 +128,8 @@ def test_a_target_that_vanishes_is_waited_for_and_no_table_begins_again(spark: S
     assert zone.history("table") == ["1-1", "2-2"]
 
 
-@pytest.fixture
-def small_disk(zone: Zone) -> Iterator[Path]:
-    """Make the target a file system of one megabyte."""
-    zone.target.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", zone.target], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("needs the right to mount a file system")
-    yield zone.target
-    subprocess.run(["umount", "--lazy", zone.target], check=True)
-
-
-def test_a_full_disk_is_tried_again_until_there_is_space(spark: SparkSession, zone: Zone, small_disk: Path) -> None:
-    ballast = small_disk / "_ballast"
-    zone.land("table", 1, [(1, "row", 0)])
-    with running(spark, zone) as loop:
-        wait_until(is_applied(loop, "table", 1), within=60, what="the table is applied")
-        with ballast.open("wb") as file:
-            fill(file.fileno())
-        zone.land("table", 2, [(number, os.urandom(40).hex(), 0) for number in range(2, 1_000)])
-        wait_until(lambda: reports(loop)["table"].code == Code.STORAGE_FAILED, within=60, what="the disk is full")
-        assert reports(loop)["table"].file_number == 1
-        ballast.unlink()
-        wait_until(is_applied(loop, "table", 2), within=90, what="the mirror continues")
-        assert reports(loop)["table"].code is None
-    assert zone.history("table") == ["1-1", "2-2"]
-    assert len(zone.rows("table")) == 999
-
-
-def fill(descriptor: int) -> None:
-    try:
-        while True:
-            os.write(descriptor, bytes(4_096))
-    except OSError:
-        return
+def test_pyspark_takes_a_mirrored_table_over_arrow(tmp_path: Path, spark: SparkSession) -> None:
+    mirrored = MirroredTable(tmp_path, "sales.schema/Order Lines", seed=3)
+    frame = spark.createDataFrame(DeltaTable(mirrored.uri).to_pyarrow_table())
+    assert frame.count() == mirrored.model.row_count
+    mirrored.compare(frame.toArrow())

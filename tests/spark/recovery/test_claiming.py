@@ -24,6 +24,7 @@ from spark_jobs.build_files import MIN_LOCAL_JOB_BYTES
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_process import run_drain
 from tests.support.gateway_parts import landed_keys, registered, stage_keys
+from tests.support.postgres import sql
 from tests.support.samples.schemas import ID
 
 OTHER = UUID(int=2)
@@ -61,8 +62,7 @@ def test_a_drain_claims_its_landing_zone_once_and_publishes(
     for key in (1, 2):
         stage_keys(engine, table, [key])
         run_drain(settings, once=True)
-    with engine.begin() as connection:
-        assert str(installation_id(connection)) in (landing_zone / ZONE_MARKER).read_text()
+    assert str(sql.call(engine, installation_id)) in (landing_zone / ZONE_MARKER).read_text()
     assert landed_keys(landing_zone, "t") == [[1], [2]]
 
 

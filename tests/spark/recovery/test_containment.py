@@ -1,5 +1,6 @@
-"""A failure in one table stops only that table; the drain waits out failures of Postgres."""
+"""Errors of one table: they stop that table, and say so, and never the drain."""
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,14 +10,18 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
+from app.api.schemas.status import table_statuses
+from app.domain.model.table import TableState
 from app.staging.ledger.leases import renew_lease
 from spark_jobs import drain_cycle
 from spark_jobs.build_files import FileBuilder
+from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import DrainLoop
 from spark_jobs.drain_process import keep_lease
 from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
 from tests.support.postgres import sql
+from tests.support.postgres.ledger import end_lease
 from tests.support.samples.schemas import ID
 from tests.support.small_drain import draining
 from tests.support.waiting import wait_until
@@ -111,3 +116,60 @@ def test_the_lease_is_renewed_on_after_any_exception(new_worker: NewWorker, monk
     monkeypatch.setattr(drain_cycle, "renew_lease", fails_twice)
     with keep_lease(worker, 0.6):
         wait_until(lambda: calls > 4, within=60, what="the lease is renewed again")
+
+
+def no_space(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device", "/zone/t/00000000000000000001.parquet")
+
+
+def tried(worker: DrainCycle, engine: sa.Engine, *, times: int) -> None:
+    """Try so many times to publish; each try fails."""
+    for _ in range(times):
+        claimed = worker.prepare(current(engine, "t").table_id)
+        assert claimed is not None
+        assert not worker.build_and_publish([claimed])
+
+
+def test_a_table_is_failing_after_three_failed_tries_until_the_next_success(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = registered(engine, "t", ID)
+    stage_keys(engine, table, [1])
+    worker = new_worker(spark_job_min_bytes=2**20)
+    with monkeypatch.context() as patched, capture_logs() as logs:
+        patched.setattr("spark_jobs.steps.publishing.make_visible", no_space)
+        tried(worker, engine, times=2)
+        assert sql.call(engine, table_statuses, [table], {})[0].failing is None
+        tried(worker, engine, times=1)
+    status = sql.call(engine, table_statuses, [current(engine, "t")], {})[0]
+    assert status.state == TableState.ACTIVE
+    assert status.failing is not None
+    assert (status.failing.code, status.failing.tries) == ("storage_failed", 3)
+    assert "ENOSPC" in status.failing.detail
+    assert status.failing.remedy.startswith("Free space or inodes")
+    assert status.failing.since <= status.failing.last_at
+    (line,) = [line for line in logs if line["event"] == "table_failing"]
+    assert (line["table"], line["generation"], line["tries"]) == ("t", 1, 3)
+    end_lease(engine, worker.context.worker_id)
+    drain(new_worker(spark_job_min_bytes=2**20))
+    assert landed_keys(landing_zone, "t") == [[1]]
+    assert sql.value(engine, "SELECT count(*) FROM mirrorgate.table_failures") == 0
+
+
+def test_a_quarantined_table_is_not_failing_besides(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker
+) -> None:
+    table = registered(engine, "t", ID)
+    stage_keys(engine, table, [1])
+    worker = new_worker(spark_job_min_bytes=2**20)
+    sql.run(
+        engine,
+        "INSERT INTO mirrorgate.table_failures (table_id, generation, code, detail, remedy, tries)"
+        " VALUES (:id, 1, 'storage_failed', 'x', 'y', 7)",
+        id=table.table_id,
+    )
+    (landing_zone / "t").mkdir(parents=True)
+    (landing_zone / "t" / "00000000000000000001.parquet").write_bytes(b"foreign")
+    drain(worker)
+    assert current(engine, "t").state is TableState.QUARANTINED
+    assert sql.value(engine, "SELECT count(*) FROM mirrorgate.table_failures") == 0

@@ -132,32 +132,6 @@ def test_a_store_that_fails_while_it_is_looked_at_only_delays(
     assert landed_keys(landing_zone, "t") == [[1, 2], [3]]
 
 
-def test_a_live_owner_keeps_its_table(
-    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None
-) -> None:
-    owner, other = new_worker(), new_worker()
-    table_id = current(engine, "t").table_id
-    assert owner.prepare(table_id) is not None
-    assert other.due() == []
-    assert other.prepare(table_id) is None
-
-
-def test_a_foreign_file_quarantines_its_table_alone(
-    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None
-) -> None:
-    stage_keys(engine, registered(engine, "healthy", ID), [7])
-    worker = new_worker()
-    drain(worker)
-    foreign = landing_zone / "t" / "00000000000000000002.parquet"
-    foreign.write_bytes(b"not ours")
-    stage_keys(engine, current(engine, "t"), [3])
-    stage_keys(engine, current(engine, "healthy"), [8])
-    drain(worker)
-    assert current(engine, "t").state is TableState.QUARANTINED
-    assert foreign.read_bytes() == b"not ours"
-    assert landed_keys(landing_zone, "healthy") == [[7], [8]]
-
-
 def test_a_lost_landing_folder_quarantines_instead_of_restarting_at_1(
     engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None
 ) -> None:

@@ -12,12 +12,12 @@ from app.ingest.replay import ReplayedLetters
 from app.staging.batches.batch import Receipt
 from app.staging.batches.dead_letters import StoredLetter, list_letters, read_message
 from tests.support.ingest_harness import ADMIN, IngestHarness
+from tests.support.postgres import sql
 
 
 def letters(engine: sa.Engine, table: str = "t", state: LetterState | None = None) -> list[StoredLetter]:
     """Return the dead letters of a table, in order."""
-    with engine.begin() as connection:
-        return list_letters(connection, TableName.parse(table), state=state, after=0, limit=100_000)
+    return sql.call(engine, list_letters, TableName.parse(table), state=state, after=0, limit=100_000)
 
 
 def waiting(engine: sa.Engine, table: str = "t") -> list[StoredLetter]:

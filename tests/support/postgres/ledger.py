@@ -79,8 +79,7 @@ def claimed(engine: sa.Engine, name: str, worker: UUID) -> TableId:
 def plan(
     engine: sa.Engine, owned: Owned, limits: FileLimits = ONE_BLOCK_A_FILE, *, limit: int = 100
 ) -> list[PlannedFile]:
-    with engine.begin() as connection:
-        plans = plan_next_files(connection, [Claim(owned.table, owned.epoch)], limits, max_files=limit)
+    plans = sql.call(engine, plan_next_files, [Claim(owned.table, owned.epoch)], limits, max_files=limit)
     return plans[owned.table.table_id]
 
 
@@ -100,13 +99,11 @@ def built(owned: Owned, planned: PlannedFile, temp_name: str = "temp") -> BuiltF
 
 
 def build_registered(engine: sa.Engine, file: BuiltFile) -> bool:
-    with engine.begin() as connection:
-        return register_builds(connection, [file]) == {file.planned.table_id}
+    return sql.call(engine, register_builds, [file]) == {file.planned.table_id}
 
 
 def record(engine: sa.Engine, owned: Owned, planned: PlannedFile) -> None:
-    with engine.begin() as connection:
-        record_published(connection, {planned: owned.epoch})
+    sql.call(engine, record_published, {planned: owned.epoch})
 
 
 def publish_all(engine: sa.Engine, owned: Owned, limits: FileLimits = ONE_BLOCK_A_FILE) -> None:

@@ -22,8 +22,7 @@ def purge(engine: sa.Engine, limits: RetentionLimits = AT_ONCE) -> RetentionRepo
 
 def partition_states(engine: sa.Engine) -> dict[int, str]:
     """Return the state of each partition, or how far its detaching has got."""
-    with engine.begin() as connection:
-        partitions = find_partitions(connection)
+    partitions = sql.call(engine, find_partitions)
     return {p.number: str(p.state if p.attachment == "attached" else p.attachment) for p in partitions}
 
 

@@ -1,4 +1,4 @@
-"""Layouts that are documented, tolerated or invented: the names and members of other publishers."""
+"""Layouts that are documented, tolerated or invented, and writes that a public publisher lost or repeated."""
 
 import json
 import os
@@ -24,15 +24,6 @@ from tests.support.publishers.files import (
 )
 
 _NAMES: Final = uuid.UUID("6f2f2c1e-5e0e-4a52-9d0f-0f3f2a2f4c11")
-
-
-def row_marker_first(root: Path) -> Path:
-    """Write the marker as the first column, as the samples of early 2025 did."""
-    folder = clean_zone(root)
-    for path in folder.glob("*.parquet"):
-        rows = pq.read_table(path)
-        pq.write_table(rows.select(["__rowMarker__", *COLUMNS.names]), path)
-    return folder
 
 
 def guid_names(root: Path) -> Path:
@@ -72,28 +63,6 @@ def partition_folders(root: Path) -> Path:
     return folder
 
 
-def extra_metadata(root: Path) -> Path:
-    """Keep the publisher's own members in `_metadata.json`, which Fabric ignores."""
-    folder = clean_zone(root)
-    members = {"SourceQuery": "SELECT 1", "LastSyncedUtc": "2026-01-01T00:00:00Z", "schedule": {"minutes": 5}}
-    replace_metadata(folder, json.dumps({"keyColumns": ["id"], **members}))
-    return folder
-
-
-def metadata_letter_case(root: Path) -> Path:
-    """Write `KeyColumns`, as Microsoft's example of delimited text does."""
-    folder = clean_zone(root)
-    replace_metadata(folder, '{"KeyColumns": ["ID"]}')
-    return folder
-
-
-def missing_metadata(root: Path) -> Path:
-    """Lose the metadata with a reset of the folder that the publisher's watermark survived."""
-    folder = clean_zone(root)
-    (folder / "_metadata.json").unlink()
-    return folder
-
-
 def header_only_file(root: Path) -> Path:
     """Publish a typed file without rows, so that an empty table does not fail after two weeks."""
     write_partner_events(root)
@@ -123,16 +92,6 @@ def keyless_inserts(root: Path) -> Path:
     return folder
 
 
-def backup_folders(root: Path) -> Path:
-    """Keep copies of old files in a folder below the table, next to Fabric's own folder of consumed files."""
-    folder = clean_zone(root)
-    for name in ("backup", "_ProcessedFiles"):
-        (folder / name).mkdir()
-    shutil.copy(folder / parquet_name(1), folder / "backup" / parquet_name(1))
-    (folder / parquet_name(1)).rename(folder / "_ProcessedFiles" / parquet_name(1))
-    return folder
-
-
 def spark_output(root: Path) -> Path:
     """Let Spark write into the table folder: names of its tasks, a `_SUCCESS` file and checksum files."""
     folder = clean_zone(root)
@@ -144,3 +103,120 @@ def spark_output(root: Path) -> Path:
         path.unlink()
     (folder / "_SUCCESS").touch()
     return folder
+
+
+def delete_file_replaces_upserts(root: Path) -> Path:
+    """Write the deletes of a run to the number that its inserts had taken a moment before.
+
+    The inserts of 4, 5 and 6 are lost, and later files change these rows.
+    """
+    folder = root / NAME
+    write_metadata(folder, "id")
+    write_parquet(folder / parquet_name(1), changes((0, 1), (0, 2), (0, 3)))
+    write_parquet(folder / parquet_name(2), changes((0, 4), (0, 5), (0, 6)))
+    write_parquet(folder / parquet_name(2), changes((2, 1)))
+    write_parquet(folder / parquet_name(3), changes((1, 4), (2, 5)))
+    return folder
+
+
+def replayed_file(root: Path) -> Path:
+    """Repeat a whole file of inserts under the next number, because the answer to its rename was lost."""
+    folder = clean_zone(root)
+    write_parquet(folder / parquet_name(5), pq.read_table(folder / parquet_name(1)))
+    return folder
+
+
+_COLUMNS: Final = [
+    {"Name": "id", "DataType": "Int64"},
+    {"Name": "customer", "DataType": "String", "IsNullable": True},
+    {"Name": "amount", "DataType": "Double", "IsNullable": True},
+    {"Name": "changed_at", "DataType": "DateTime", "IsNullable": True},
+]
+
+
+def documented_csv(root: Path) -> Path:
+    """Follow the documentation: a header, CRLF, a schema definition, and `N/A` for NULL."""
+    folder = _folder(root)
+    write_metadata(
+        folder,
+        "id",
+        SchemaDefinition={"Columns": [*_COLUMNS, {"Name": "__rowMarker__", "DataType": "Int32"}]},
+        FileFormat="CSV",
+        FileExtension="csv",
+        FileFormatTypeProperties={
+            "FirstRowAsHeader": True,
+            "RowSeparator": "\r\n",
+            "ColumnSeparator": ",",
+            "QuoteCharacter": '"',
+            "EscapeCharacter": "\\",
+            "NullValue": "N/A",
+            "Encoding": "UTF-8",
+        },
+    )
+    _write(
+        folder, 1, "id,customer,amount,changed_at,__rowMarker__", '1,"a, b",1.5,2025-06-17 14:30:00,0', "2,N/A,2,N/A,0"
+    )
+    _write(folder, 2, "id,customer,amount,changed_at,__rowMarker__", "1,c,2.5,2025-06-18 14:30:00,1", "2,N/A,N/A,N/A,2")
+    return folder
+
+
+def camel_case_csv(root: Path) -> Path:
+    """Write every member in camel case, `csv` as the format, quotes doubled inside quotes, and no schema definition."""
+    folder = _folder(root)
+    write_metadata(
+        folder,
+        "Id",
+        fileExtension="csv",
+        fileFormat="csv",
+        fileFormatTypeProperties={
+            "firstRowAsHeader": True,
+            "rowSeparator": "\r\n",
+            "columnSeparator": ",",
+            "quoteCharacter": '"',
+            "escapeCharacter": '"',
+            "nullValue": "",
+            "encoding": "UTF-8",
+        },
+    )
+    _write(folder, 1, "Id,Name,__rowMarker__", '1,"a ""b""",4', "2,c,4")
+    _write(folder, 2, "Id,Name,__rowMarker__", "1,,4", "2,,2")
+    return folder
+
+
+def csv_without_schema(root: Path) -> Path:
+    """Write `fileFormat` alone, with a schema definition and neither extension nor properties; no marker column."""
+    folder = _folder(root)
+    write_metadata(folder, "id", SchemaDefinition={"Columns": _COLUMNS[:2]}, fileFormat="csv")
+    _write(folder, 1, "id,customer", "1,a", "2,b")
+    _write(folder, 2, "id,customer", "3,c")
+    return folder
+
+
+def semicolon_csv(root: Path) -> Path:
+    """Separate columns by semicolons, quote by apostrophes, and encode in windows-1252."""
+    folder = _folder(root)
+    write_metadata(
+        folder,
+        "id",
+        SchemaDefinition={"Columns": _COLUMNS[:2]},
+        FileFormat="DelimitedText",
+        FileExtension="csv",
+        FileFormatTypeProperties={
+            "FirstRowAsHeader": True,
+            "ColumnSeparator": ";",
+            "QuoteCharacter": "'",
+            "Encoding": "windows-1252",
+        },
+    )
+    _write(folder, 1, "id;customer;__rowMarker__", "1;'M\u00fcller; Sohn';0", encoding="windows-1252")
+    _write(folder, 2, "id;customer;__rowMarker__", "1;M\u00fcller;1", encoding="windows-1252")
+    return folder
+
+
+def _folder(root: Path) -> Path:
+    write_partner_events(root)
+    return root / NAME
+
+
+def _write(folder: Path, number: int, *lines: str, encoding: str = "utf-8") -> None:
+    (folder / f"{number:020}.csv").write_bytes("".join(f"{line}\r\n" for line in lines).encode(encoding))

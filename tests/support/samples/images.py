@@ -31,8 +31,7 @@ def staged_batches(engine: sa.Engine, table: Table) -> list[list[dict[str, Any]]
     )
     for first_sequence, version, sizes, payload in blocks:
         assert first_sequence == len(batches) + 1
-        with engine.begin() as connection:
-            schema = schema_of_version(connection, table.table_id, table.generation, version)
+        schema = sql.call(engine, schema_of_version, table.table_id, table.generation, version)
         rows = decode_payload(payload, schema.landing.arrow).to_pylist()
         assert len(rows) == sum(sizes)
         for size in sizes:

@@ -1,8 +1,11 @@
 """The mirror as users run it: once over a zone of another publisher, and continuously, killed and started again."""
 
+import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -12,8 +15,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from app.local.embedded import find_java, running_url
+from app.staging.connection.database import open_engine
+from benchmarks.machine.standalone_cluster import standalone_cluster
+from demo.gateway import admin_key
+from demo.mirror_reader import Rows, applied_file, fold, mirrored_rows, open_mirrored
+from demo.workload import Post, Row, stream_tables
+from mirrorgate.http import GatewayClient
 from tests.spark.mirror.mirrors import Zone, events, kill_all, run_once, running_mirror
 from tests.support.expositions import check_recorded
+from tests.support.postgres import sql
+from tests.support.processes import REPOSITORY, is_alive
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -164,3 +176,139 @@ def test_a_zone_that_does_not_exist_is_rejected(zone: Zone) -> None:
     assert rejected.returncode == 78
     assert "does not exist" in rejected.stderr
     assert not zone.target.exists()
+
+
+@pytest.mark.thorough
+def test_every_file_is_applied_once_although_one_of_two_workers_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zone, log, tables = Zone(tmp_path), tmp_path / "mirror.log", [f"t{number}" for number in range(6)]
+    for table in tables:
+        zone.land(table, 1, [(1, "row", 0)])
+    with standalone_cluster(tmp_path / "cluster", workers=2) as cluster:
+        for name, value in cluster.environment.items():
+            monkeypatch.setenv(name, value)
+        with running_mirror(zone, log, SPARK_MASTER=cluster.url) as mirror:
+            wait_until(lambda: all(zone.version(table) == 0 for table in tables), within=90, what="file 1 is applied")
+            cluster.workers[0].kill()
+            for number in range(2, 7):
+                for table in tables:
+                    zone.land(table, number, [(number, "row", 0)])
+            expected = [(number, "row") for number in range(1, 7)]
+            wait_until(lambda: all(zone.rows(table) == expected for table in tables), within=90, what="all is applied")
+            mirror.terminate()
+            assert mirror.wait(20) == 0
+    [warning] = [event for event in events(log) if event["event"] == "folders_of_executors"]
+    assert warning["folders"] == [str(zone.root), str(zone.target)]
+
+
+COUNT_THREADS = """
+import json, os, sys
+from pathlib import Path
+from app.settings import Settings
+from spark_jobs.spark.session import running_spark
+
+def facts(numbers):
+    import pyarrow as pa
+    from deltalake import DeltaTable, write_deltalake
+    parent = Path(f"/proc/{os.getppid()}")
+    threads, imported = len([*(parent / "task").iterdir()]), "spark_jobs.mirroring.task" in sys.modules
+    for number in numbers:
+        folder = f"{target}/{number}"
+        write_deltalake(folder, pa.table({"id": [1, 2]}))
+        merger = DeltaTable(folder).merge(pa.table({"id": [2]}), "t.id = s.id", source_alias="s", target_alias="t")
+        merger.when_matched_delete().execute()
+        yield (parent / "cmdline").read_text(), threads, imported, DeltaTable(folder).to_pyarrow_table().num_rows
+
+target = sys.argv[1]
+with running_spark(Settings(spark_master="local[2]"), "mirror") as spark:
+    for offset in (0, 4):
+        found = spark.sparkContext.parallelize(range(offset, offset + 4), 4).mapPartitions(facts).collect()
+        print("found", json.dumps(found))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts threads in /proc")
+def test_workers_commit_to_delta_tables_as_forks_of_a_daemon_with_one_thread(tmp_path: Path) -> None:
+    script = tmp_path / "count.py"
+    script.write_text(COUNT_THREADS)
+    java = find_java(Path(".mirrorgate"), os.environ)
+    ran = subprocess.run(
+        [sys.executable, script, tmp_path / "tables"],
+        cwd=REPOSITORY,
+        env={"PYTHONPATH": str(REPOSITORY), "PATH": "/usr/bin:/bin"} | {"JAVA_HOME": str(java)},
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
+    assert ran.returncode == 0, ran.stderr
+    jobs = [line.removeprefix("found ") for line in ran.stdout.splitlines() if line.startswith("found ")]
+    assert len(jobs) == 2
+    for job in jobs:
+        for command, threads, imported, rows in json.loads(job):
+            assert "spark_jobs.spark.mirror_daemon" in command
+            assert (threads, imported, rows) == (1, True, 1)
+
+
+STORED = "SELECT max(file_number) FROM mirrorgate.mirror_reports"
+
+
+@pytest.mark.timeout(900)
+def test_posted_changes_are_mirrored_after_a_kill_and_everything_stops_together(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data dir"
+    data_dir.mkdir()
+    orders, posted = stream_tables()[1], list[Row]()
+    command = [sys.executable, "-m", "mirrorgate.cli", "up", "--mirror", "--data-dir", str(data_dir), "--port", "0"]
+    with (
+        (tmp_path / "up.log").open("wb") as log,
+        subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=log) as up,
+    ):
+        try:
+            assert up.stdout is not None
+            url = up.stdout.readline().decode().removeprefix("ready ").strip()
+            started = json.loads((data_dir / "mirror.json").read_text())
+            assert is_alive(started["pid"])
+            assert started["target"] == str(data_dir / "mirror")
+            with GatewayClient(url, admin_key(data_dir)) as client:
+                columns = [
+                    {"name": name, "type": declared, "nullable": name != "order_id"}
+                    for name, declared in orders.columns.items()
+                ]
+                client.put(f"/v1/tables/{orders.name}", {"columns": columns, "key_columns": ["order_id"]})
+                posted += post(client, orders.post(200))
+                wait_until(lambda: mirrored_file(data_dir) >= 1, within=120, what="the first file is mirrored")
+                os.kill(started["pid"], signal.SIGKILL)
+                posted += post(client, orders.post(300))
+                wait_until(lambda: rows(data_dir) == fold(posted), within=300, what="a new mirror continues")
+            applied = mirrored_file(data_dir)
+            wait_until(lambda: stored_file(data_dir) == applied, within=120, what="the database has the report")
+        finally:
+            up.send_signal(signal.SIGTERM)
+            assert up.wait(60) == 0, (tmp_path / "up.log").read_text()
+    assert rows(data_dir) == fold(posted)
+    assert not is_alive(json.loads((data_dir / "mirror.json").read_text())["pid"])
+    assert b"mirror_stopped" in (data_dir / "mirror.log").read_bytes()
+
+
+def post(client: GatewayClient, changes: Post) -> list[Row]:
+    client.post_changes(changes.source_format, changes.body)
+    return changes.rows
+
+
+def mirrored_file(data_dir: Path) -> int:
+    return applied_file(open_mirrored(data_dir / "mirror", "shop.orders"))
+
+
+def rows(data_dir: Path) -> Rows:
+    mirrored = open_mirrored(data_dir / "mirror", "shop.orders")
+    return {} if mirrored is None else mirrored_rows(mirrored)
+
+
+def stored_file(data_dir: Path) -> object:
+    url = running_url(data_dir)
+    assert url is not None
+    engine = open_engine(url)
+    try:
+        return sql.value(engine, STORED)
+    finally:
+        engine.dispose()
