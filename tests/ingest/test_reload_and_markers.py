@@ -131,17 +131,6 @@ def test_a_full_load_of_files_without_a_marker_is_rejected_when_it_begins(harnes
         assert begin_load(connection, TableName.parse("t"), load, LoadMode.APPEND, 60, "test")[1]
 
 
-def test_a_reload_within_a_request_is_one_from_the_first_other_change_on(harness: IngestHarness) -> None:
-    harness.put("t", ID)
-    with rejected() as rejection:
-        harness.replicate(refresh(1), insert(2), refresh(3), table="t")
-    assert [place[:2] for place in rejection.places] == [(Code.RELOAD_REQUIRES_RECREATE, 2)]
-    assert not harness.table("t").cdc_started
-    harness.put("t", reload="upsert")
-    harness.replicate(refresh(1), insert(2), refresh(3), table="t")
-    assert harness.landed("t", "id") == [[0, 1], [0, 2], [4, 3]]
-
-
 def test_a_process_that_has_not_seen_the_changes_rejects_the_reload_too(harness: IngestHarness) -> None:
     harness.put("t", ID)
     harness.other.replicate(refresh(1), table="t")

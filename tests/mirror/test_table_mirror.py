@@ -220,17 +220,6 @@ def test_a_table_never_lies_inside_another_one(tmp_path: Path) -> None:
     assert inner.advance().state is MirrorState.IN_STEP
 
 
-def test_optimize_disturbs_nothing(zone: SmallZone) -> None:
-    for number in (1, 2, 3):
-        zone.land(number, [(number, "a", 0)])
-        zone.advance()
-    zone.delta().optimize.compact()
-    zone.land(4, [(1, "b", 1)])
-    report = zone.advance()
-    assert (report.state, report.file_number, report.version) == (MirrorState.IN_STEP, 4, 4)
-    assert zone.rows() == noted((1, "b"), (2, "a"), (3, "a"))
-
-
 def test_a_generation_that_was_moved_aside_counts_if_its_process_died(zone: SmallZone) -> None:
     zone.land(1, [(1, "old", 0)])
     zone.advance()

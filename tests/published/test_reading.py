@@ -291,14 +291,6 @@ def test_doubled_quotes_are_one_quote(tmp_path: Path) -> None:
     assert read(tmp_path)[0] == ([{"Id": "1", "Name": 'a "b"'}, {"Id": "2", "Name": "c"}], [4, 4])
 
 
-def test_other_separators_quotes_and_encodings_are_read(tmp_path: Path) -> None:
-    publishers.semicolon_csv(tmp_path)
-    assert [rows for rows, _ in read(tmp_path)] == [
-        [{"id": 1, "customer": "M\u00fcller; Sohn"}],
-        [{"id": 1, "customer": "M\u00fcller"}],
-    ]
-
-
 def test_the_documented_escape_character_needs_no_declaration(tmp_path: Path) -> None:
     folder = tmp_path / TABLE.folder
     columns = [{"Name": "id", "DataType": "Int32"}, {"Name": "day", "DataType": "IDate"}]

@@ -92,12 +92,6 @@ def test_sources_neither_see_nor_drop_audit_columns(harness: IngestHarness) -> N
         harness.put("S.T", schema_of({"id": "int64", "_position": "string"}, ["id"], ["id"]))
 
 
-def test_a_column_that_a_message_adds_cannot_have_the_name_of_an_audit_column(harness: IngestHarness) -> None:
-    harness.put("t", SCHEMA, audit_columns=AUDIT, new_columns="add_as_string")
-    with rejected(places=[(Code.BAD_SCHEMA, 0, "/after/_Position", "_Position")]):
-        harness.arcion(arcion("t", None, texts(ADA) | {"_Position": "x"}))
-
-
 def test_a_partial_update_is_completed_beside_audit_columns(harness: IngestHarness) -> None:
     harness.put("t", SCHEMA, audit_columns={"operation": "_op"}, partial_updates="complete")
     harness.arcion(arcion("t", None, texts(ADA)))

@@ -45,12 +45,6 @@ def test_metadata_and_the_delete_of_its_key_may_be_in_one_request(harness: Inges
     assert harness.landed("t", "id", "n") == [[0, 7, "x"], [2, 7, None]]
 
 
-def test_a_key_of_several_columns_is_read_by_name(harness: IngestHarness) -> None:
-    harness.put("t", PAIR)
-    harness.replicate(keyed({"b": "x", "a": 1}, DELETE), table="t")
-    assert harness.landed("t", "a", "b", "n") == [[2, 1, "x", None]]
-
-
 def test_a_key_that_lacks_a_column_is_rejected_or_kept(harness: IngestHarness) -> None:
     harness.put("t", PAIR, dead_letters="accept")
     with rejected(places=[(Code.MISSING_KEY, 0, "/key", None)]):

@@ -1,7 +1,6 @@
 """Maintenance changes no row and no position, and deletes nothing that a reader within the retention needs."""
 
 import os
-import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -34,8 +33,6 @@ from app.mirror.target import MirrorTarget
 from mirrorgate.errors import Code, TemporarilyUnavailable
 from tests.mirror.inspection.mirrored import Mirrored
 from tests.support.rejections import rejected
-
-DAYS = 24 * 3600
 
 
 def content(uri: str, version: int | None = None) -> list[tuple[int, str]]:
@@ -121,32 +118,6 @@ def test_optimizing_gives_up_beside_a_mirror_that_always_wins(tmp_path: Path, mo
     with pytest.raises(TemporarilyUnavailable, match="during each of 5 tries") as caught:
         optimize_table(filled(tmp_path).target, "s.t")
     assert caught.value.code is Code.MIRROR_AWAY
-
-
-def test_a_mirror_beside_maintenance_loses_no_row(tmp_path: Path) -> None:
-    table, stop = filled(tmp_path), threading.Event()
-
-    def maintain() -> None:
-        while not stop.is_set():
-            optimize_table(table.target, "s.t")
-            vacuum_table(table.target, ["s.t"], "s.t", retention_hours=168)
-
-    thread = threading.Thread(target=maintain)
-    thread.start()
-    try:
-        for number in range(100, 130):
-            for _ in range(50):
-                try:
-                    table.commit([(number, "a")], deleted=[(number - 1,)])
-                except CommitFailedError:
-                    table.file -= 1
-                    continue
-                break
-    finally:
-        stop.set()
-        thread.join()
-    assert [row for row in content(table.uri) if row[0] >= 100] == [(129, "a")]
-    assert table.delta().transaction_version("mirrorgate") == 36
 
 
 def age(path: Path, days: float) -> None:

@@ -85,11 +85,6 @@ def nanoseconds(source: random.Random) -> Value:
     return 1_700_000_000_000_000_000 + source.randint(0, 10**12)
 
 
-def times_of_day(unit_microseconds: int = 1) -> Draw:
-    """Draw times of the day as microseconds since midnight."""
-    return lambda source: source.randrange(0, _MICROSECONDS_A_DAY, unit_microseconds)
-
-
 def texts(source: random.Random) -> Value:
     """Draw texts."""
     return source.choice(_TEXTS) if source.random() < 0.5 else f"text {source.randrange(10**6)}"
