@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from tests.support.cli_output import first_json
 from tests.verify.conftest import Run
 from tests.verify.zones import Zone, rows
 
@@ -64,12 +63,6 @@ def test_one_table_is_compared_with_one_delta_table(zone: Zone, target: Path, ru
     ended = run(*arguments)
     assert ended.status == 2
     assert "is one Delta table, and the zone has 2 tables" in ended.errors
-
-
-def test_only_the_chosen_tables_are_compared(zone: Zone, target: Path, run: Run) -> None:
-    write_deltalake(target / "other", rows(1, marker=None), mode="overwrite")
-    ended = run("verify", zone.root, "--json", "--table", "SALES.orders", "--against", target)
-    assert first_json(ended.output)["findings"] == []
 
 
 @pytest.mark.parametrize(

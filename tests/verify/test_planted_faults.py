@@ -55,12 +55,6 @@ def test_every_code_of_the_structure_is_planted() -> None:
     assert {code for subject in STRUCTURE for code in SUBJECTS[subject]} - ELSEWHERE - planted == set()
 
 
-def test_a_clean_zone_has_no_finding(zone: Zone) -> None:
-    zone.clean("orders")
-    zone.clean("sales.schema/orders")
-    assert findings(zone.root) == []
-
-
 FAULTS = {
     publishers.clean_zone: set(),
     publishers.header_only_file: set(),

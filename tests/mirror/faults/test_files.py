@@ -53,15 +53,6 @@ def test_a_damaged_file_stops_its_table_until_it_is_repaired(
     table.finish()
 
 
-def test_a_damaged_file_ends_a_catch_up_right_before_it(table: FaultyTable) -> None:
-    table.land(*(some_file(number) for number in range(3, 9)))
-    _cut(table.path(6))
-    report = table.catch_up()
-    assert (report.state, report.file_number) == (MirrorState.STOPPED, 5)
-    write_landing_file(table.path(6), some_file(6))
-    table.finish()
-
-
 def test_a_file_that_vanishes_before_it_is_read_is_waited_for(table: FaultyTable) -> None:
     before = table.rows()
     table.land(some_file(3))

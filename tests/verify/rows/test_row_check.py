@@ -59,11 +59,6 @@ def brief(found: Sequence[Finding]) -> list[tuple[str, int | None, str]]:
     return [(one.code, int(Path(one.file).stem) if one.file else None, one.detail) for one in found]
 
 
-def test_a_correct_history_has_no_findings(tmp_path: Path) -> None:
-    publishers.clean_zone(tmp_path)
-    assert findings(tmp_path) == []
-
-
 @pytest.mark.parametrize(
     ("rows", "code", "detail"),
     [
