@@ -224,8 +224,8 @@ async def require_declared_type(request: Request) -> None:
     """
     route = request.scope["route"]
     accepted = (route.openapi_extra or {}).get("requestBody", {}).get("content", route.body_field and _JSON)
-    given = request.headers.get("content-type")
-    if accepted and media_type(given and given.encode("latin-1")) not in accepted and await request.body():
+    given = dict(request.scope["headers"]).get(b"content-type")
+    if accepted and media_type(given) not in accepted and await request.body():
         names = " or ".join(sorted(accepted))
         raise RejectedInput(Code.UNSUPPORTED_MEDIA_TYPE, f"the content type is not {names}")
 

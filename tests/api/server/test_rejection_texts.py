@@ -113,7 +113,7 @@ def test_a_message_that_cannot_be_completed_names_its_table(tables: Gateway) -> 
     assert (error["table"], error["column"]) == ("t", "n")
 
 
-@pytest.mark.parametrize("content_type", ["application/x-www-form-urlencoded", "text/plain"])
+@pytest.mark.parametrize("content_type", ["application/x-www-form-urlencoded", "text/plain", ""])
 @pytest.mark.parametrize(
     ("method", "path"), [("PUT", "/v1/tables/t"), ("POST", "/v1/keys"), ("POST", "/v1/changes/arcion")]
 )
