@@ -281,8 +281,7 @@ def open_cycle(
 ) -> DrainCycle:
     """Open the database and the landing zone, claim the zone, and return the cycle over them.
 
-    The caller disposes of `context.engine`. Raise Misconfigured for a
-    zone that is not this database's.
+    The caller disposes of `context.engine`. Raise Misconfigured for a zone that is not this database's.
     """
     context = open_context(worker_id, config, database_seconds=database_seconds)
     builder = FileBuilder(spark, config, tasks, spark_job_min_bytes)

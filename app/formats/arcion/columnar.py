@@ -35,6 +35,7 @@ from app.formats.arcion.messages import (
     TableAddress,
     facts_of_cursor,
     operation_count,
+    position_of,
 )
 from app.formats.columnar import NotColumnar, Shapes, given_columns
 from app.formats.json.decoder import MessageDecoder, exact_fraction
@@ -342,17 +343,17 @@ def _by_part(
     for part in parts:
         own = slice(start, start := start + len(part.operations))
         is_snapshot = shapes[own] and shapes[own][0].operation is Operation.SNAPSHOT
-        facts = [facts_of_cursor(_cursor(part.cursors[-1]))]
-        if not facts[0].position or facts[0].time is None:
-            facts = [*map(facts_of_cursor, map(_cursor, reversed(part.cursors)))]
+        # A cursor that cannot have a time is not decoded: sources without times would have all decoded.
+        named = (cursor for cursor in reversed(part.cursors) if b"timestamp" in bytes(cursor or b"").replace(b" ", b""))
+        told = (facts for facts in map(facts_of_cursor, map(_cursor, named)) if facts.time is not None)
         changes.append(
             ShapedChanges(
                 shapes[own],
                 before[own],
                 after[own],
                 null_text=True,
-                source_position=next((one.position for one in facts if one.position), None),
-                progress=_progress(part, next((one for one in facts if one.time is not None), facts[0])),
+                source_position=next(filter(None, map(position_of, map(_cursor, reversed(part.cursors)))), None),
+                progress=_progress(part, next(told, CursorFacts(None))),
                 origins=partial(_origins, part.cursors),
                 log=None if is_snapshot else partial(_log_run, part.cursors),
             )
