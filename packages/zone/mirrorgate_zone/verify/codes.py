@@ -423,8 +423,8 @@ class FindingCode(StrEnum):
         "Keys have rows on both sides, with other values or in other numbers.", _TRACE
     )
     AGAINST_NOT_COMPARED = Severity.ERROR.code(
-        "A table cannot be compared, because its metadata or a file of it cannot be read.",
-        "Correct the file that is named, and compare again.",
+        "A table cannot be compared: its metadata or a file cannot be read, or a file that the mirror applied is gone.",
+        "Correct or restore the file that is named, or let the mirror catch up, and compare again.",
     )
     AGAINST_STOPPED = Severity.WARNING.code(
         "Only the files before a missing or unusable one are compared: mirroring stops the table there, too.",

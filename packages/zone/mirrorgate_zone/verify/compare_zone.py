@@ -417,7 +417,7 @@ class _TableAgainst:
             folded = ZoneFold(connection, self.zone, metadata, kinds).fold(files)
             position, last = read_position(delta), (folded.files[-1].number or 0) if folded.files else 0
             if position is not None and last < position.file_number and not metadata.is_ordered_by_time:
-                why = folded.stopped or f"file {last + 1} is missing"
+                why = folded.stopped or f"file {last + 1} is missing, if the table was not recreated since"
                 detail = f"the mirror has applied file {position.file_number}, but {why}"
                 yield self._finding(FindingCode.AGAINST_NOT_COMPARED, detail)
                 return
