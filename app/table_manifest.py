@@ -90,7 +90,7 @@ def _table(entry: YamlValue) -> DeclaredTable:
     if isinstance(given, dict):
         omitted = CHOSEN_AT_CREATION.difference(given)
         defaults = {option: value for option, value in DEFAULT_OPTIONS.to_json().items() if option not in omitted}
-        nulls = {option for option, value in given.items() if value == "null" and defaults.get(option, "") is None}
+        nulls = {name for name, value in given.items() if value in ("null", "~") and defaults.get(name, "") is None}
         declared["options"] = defaults | {option: value for option, value in given.items() if option not in nulls}
     return DeclaredTable(name, declared, entry)
 

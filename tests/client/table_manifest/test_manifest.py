@@ -113,7 +113,7 @@ def test_a_source_that_another_table_has_or_is_is_rejected(sources: str) -> None
 
 
 def test_null_means_no_value_for_an_option_that_has_none_by_default() -> None:
-    (table,) = read_manifest(ORDERS + "    options: {binary_encoding: null, filter: null, exclude: [null]}\n", "f")
+    (table,) = read_manifest(ORDERS + "    options: {binary_encoding: null, filter: ~, exclude: [null]}\n", "f")
     options = table.registration["options"]
     assert (options["binary_encoding"], options["filter"], options["exclude"]) == (None, None, ["null"])
 
