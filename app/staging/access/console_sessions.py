@@ -25,8 +25,8 @@ INSERT_SESSION = sa.text("""
 DELETE_OLDEST = sa.text("""
     DELETE FROM mirrorgate.console_sessions WHERE session_hash IN (
         SELECT session_hash FROM mirrorgate.console_sessions WHERE subject = :subject
-        ORDER BY created_at DESC OFFSET :kept)""")
-"""End the oldest sessions of a subject that has too many."""
+        ORDER BY created_at <= clock_timestamp() DESC, created_at DESC OFFSET :kept)""")
+"""End the oldest sessions of a subject that has too many; first those from before the clock was set back."""
 
 SELECT_SESSION = sa.text(f"""
     SELECT subject, proof, grants, last_used_at < clock_timestamp() - interval '1 minute' AS is_stale

@@ -178,6 +178,19 @@ def test_a_session_ends_by_itself(browser: httpx.Client, api_engine: sa.Engine, 
     assert browser.get("/console").headers["location"] == "/console/sign-in?next=/console&ended=1"
 
 
+def test_sessions_from_before_the_clock_was_set_back_are_the_first_of_too_many(
+    browser: httpx.Client, api_engine: sa.Engine
+) -> None:
+    sign_in(browser)
+    copies = """
+        INSERT INTO mirrorgate.console_sessions (session_hash, subject, proof, grants, expires_at, created_at)
+        SELECT sha256(n::text::bytea), subject, proof, grants, expires_at, now() + interval '1 day'
+        FROM mirrorgate.console_sessions, generate_series(1, 50) n"""
+    sql.run(api_engine, copies)
+    sign_in(browser)
+    assert browser.get("/console").status_code == 200
+
+
 @pytest.mark.parametrize(("right", "way_out"), [("ingest", "/console/producers"), ("register", "/console/sign-in")])
 def test_a_key_without_the_right_to_read_sees_a_page_that_says_so(
     browser: httpx.Client, gateway: Gateway, right: str, way_out: str
