@@ -17,6 +17,7 @@ from app.checks.preflight import installed_versions
 from app.domain.preflight import ExecutorFacts, Finding, Seen, ZoneCheck, judge_executors, judge_seen
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.probe import clean_up, probe_folder
+from app.local.child_process import run_process
 from app.observability.telemetry import configure_logging
 from app.settings import Settings
 from app.staging.connection.database import disposed, installation_id, open_engine, translated_errors
@@ -104,7 +105,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except MirrorgateError as error:
-        sys.exit(f"{error.detail}\nCode: {error.code}\nRemedy: {error.remedy}")
+    run_process(main, is_child=True)

@@ -85,6 +85,7 @@ def findings_grid(findings: list[Finding]) -> "Grid":
 
 def _spark_findings(settings: "Settings", data_dir: Path) -> list[Finding]:
     """Run the checks of a Spark driver and its executors in another process. Raises Misconfigured `spark_failed`."""
+    from app.local.child_process import find_start_failure
     from app.local.embedded import find_java
     from app.settings import PREFIX
 
@@ -99,5 +100,5 @@ def _spark_findings(settings: "Settings", data_dir: Path) -> list[Finding]:
     try:
         return msgspec.json.decode(finished.stdout, type=list[Finding])
     except msgspec.DecodeError:
-        last = finished.stderr.strip().splitlines()[-1:]
-        raise Misconfigured(Code.SPARK_FAILED, f"Spark did not run: {''.join(last) or finished.returncode}") from None
+        told = find_start_failure(finished.stderr.encode().splitlines())
+        raise told or Misconfigured(Code.SPARK_FAILED, f"Spark ended with exit code {finished.returncode}") from None

@@ -16,11 +16,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
 from uuid import UUID
 
 import structlog
@@ -32,7 +32,7 @@ from app.domain.publication import described
 from app.local.locked_tempdir import locked_tempdir
 from app.observability.periodic_thread import PeriodicThread
 from app.settings import Settings
-from mirrorgate.errors import Code
+from mirrorgate.errors import Code, InvariantBroken
 
 log = structlog.get_logger()
 
@@ -180,6 +180,7 @@ def _log(lines: Sequence[str]) -> None:
 
 
 Job: TypeAlias = Literal["drain", "mirror"]
+Started = TypeVar("Started")
 
 _DEFAULTS: Final = {
     "spark.ui.enabled": "false",
@@ -213,7 +214,7 @@ def running_spark(
     """Run a Spark session with warm Python workers until the block ends.
 
     Under spark-submit, only its options apply. `executors` watches those of a cluster, from before the first job waits
-    for one.
+    for one. Raise InvariantBroken `spark_failed` if Spark does not start.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -229,17 +230,26 @@ def running_spark(
                 options |= _kept_in(folder)
             for name, value in options.items():
                 builder = builder.config(name, value)
-            thread.submit(_launch_jvm, options, settings.spark_master).result()
+            _started(thread.submit(_launch_jvm, options, settings.spark_master))
         if settings.spark_master:
             builder = builder.master(settings.spark_master)
-        spark: SparkSession = thread.submit(builder.getOrCreate).result()
+        spark = _started(thread.submit(builder.getOrCreate))
         stack.callback(_stop, spark)
         _log_lost_connections(spark)
         spark.sparkContext.setLogLevel("ERROR")
         if not is_one_process(spark.sparkContext.master):
             stack.enter_context((executors or ExecutorWatch()).watching(spark))
-        thread.submit(_start_workers, spark.sparkContext).result()
+        _started(thread.submit(_start_workers, spark.sparkContext))
         yield spark
+
+
+def _started(step: Future[Started]) -> Started:
+    """Wait for a step of the start. Raise InvariantBroken `spark_failed`: no row is in Spark's reason this early."""
+    try:
+        return step.result()
+    except Exception as error:
+        reason = str(error).rpartition("\n: ")[2].partition("\n")[0]
+        raise InvariantBroken(Code.SPARK_FAILED, f"Spark did not start: {reason}") from error
 
 
 def _start_workers(spark: SparkContext) -> None:

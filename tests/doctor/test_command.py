@@ -85,6 +85,18 @@ def test_a_drain_on_the_landing_zone_of_another_gateway_does_not_start(
     assert "MIRRORGATE_ALLOW_UNSAFE=true" not in ran.stderr
 
 
+@pytest.mark.parametrize("command", [("spark_jobs.drain", "--once"), ("mirrorgate.cli", "doctor", "--spark")])
+def test_a_spark_that_does_not_start_is_reported_with_its_reason(
+    database_url: str, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    variables = {**set_up(database_url, tmp_path), "MIRRORGATE_ALLOW_UNSAFE": "true"}
+    ran = run(*command, **variables, MIRRORGATE_SPARK_MASTER="local[0]")
+    reason = "Spark did not start: org.apache.spark.SparkException: Asked to run locally with 0 threads"
+    assert f"error spark_failed: {reason}\nremedy: Start `mirrorgate drain`" in ran.stderr
+    assert ran.returncode == 1
+    assert "crashed" not in ran.stderr
+
+
 def test_the_command_says_whose_a_landing_zone_is_and_claims_none(
     database_url: str, engine: sa.Engine, tmp_path: Path
 ) -> None:
