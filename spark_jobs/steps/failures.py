@@ -31,7 +31,7 @@ class LeasedTables:
     def __init__(self) -> None:
         self._epochs: dict[TableId, Epoch] = {}
         self._published: dict[TableId, FileIdentity] = {}
-        self._deferred_drops: set[TableId] = set()
+        self._postponed: set[TableId] = set()
         self._awaiting_background: dict[TableId, Epoch] = {}
 
     def __len__(self) -> int:
@@ -64,6 +64,7 @@ class LeasedTables:
         """Forget the epoch after a failure, so that the next attempt starts with a new claim."""
         self._epochs.pop(table_id, None)
         self._awaiting_background.pop(table_id, None)
+        self._postponed.add(table_id)
 
     def forget_all(self) -> None:
         """Forget all epochs, because the database may have gone back."""
@@ -72,7 +73,7 @@ class LeasedTables:
 
     def defer_drop(self, table_id: TableId) -> None:
         """Note that the drop of the table waits until Fabric no longer lists it (R5)."""
-        self._deferred_drops.add(table_id)
+        self._postponed.add(table_id)
 
     def await_background(self, table_id: TableId, epoch: Epoch) -> None:
         """Note that the table does not publish, and is attempted again while its rebuild or backfill runs.
@@ -83,15 +84,13 @@ class LeasedTables:
 
     def resume(self, table_id: TableId) -> Epoch | None:
         """Note that the table is attempted again now; return the epoch to keep, None if it has to be claimed again."""
-        self._deferred_drops.discard(table_id)
+        self._postponed.discard(table_id)
         awaited = self._awaiting_background.pop(table_id, None)
         return self._epochs.get(table_id, awaited)
 
     def must_back_off(self, table_id: TableId) -> bool:
         """Return whether the last attempt failed or deferred a drop, so that the next one has to wait."""
-        if table_id in self._awaiting_background:
-            return False
-        return table_id not in self._epochs or table_id in self._deferred_drops
+        return table_id in self._postponed
 
 
 log = structlog.get_logger()

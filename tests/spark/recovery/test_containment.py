@@ -66,6 +66,14 @@ def test_a_table_that_cannot_be_claimed_is_named_in_the_log(
     assert {(line["table"], line["generation"]) for line in failed} == {("a", 1)}
 
 
+def test_a_table_that_another_drain_claims_first_has_not_failed(
+    worker: DrainCycle, engine: sa.Engine, new_worker: NewWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = new_worker()
+    monkeypatch.setattr(late, "due", lambda: [current(engine, "t").table_id])
+    assert DrainLoop(late, worker_slots=1).drain_pending() == set()
+
+
 def test_a_table_whose_build_ends_the_job_keeps_no_other_back(
     engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
