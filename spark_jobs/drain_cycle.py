@@ -39,8 +39,6 @@ log = structlog.get_logger()
 MAX_FILES_AHEAD: Final = 8
 """Files of one table that one Spark job builds ahead; they are still published one by one, in order."""
 
-MAX_DUE_TABLES: Final = 1_000
-
 REMOTE_PRESENCE_SECONDS: Final = 10.0
 """Seconds for which a remote zone counts as present before tables are claimed. A check costs a request, and each
 take-over and each rename checks anyway."""
@@ -99,7 +97,7 @@ class DrainCycle:
         `Claiming.require_known_zone`.
         """
         with translated_errors(), self.context.engine.begin() as connection:
-            due = due_tables(connection, self.context.worker_id, self._limits, limit=MAX_DUE_TABLES)
+            due = due_tables(connection, self.context.worker_id, self._limits)
             if due:
                 self._claiming.require_known_zone(connection)
         if due:

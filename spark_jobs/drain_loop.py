@@ -112,6 +112,8 @@ def _sweep_markers(context: DrainContext, table: HeldTable, now: datetime) -> in
 
 _CLAIM_THREADS: Final = 4
 """Tables that are claimed and planned at the same time: nearly all of that is waiting for Postgres."""
+_MAX_BUSY: Final = 1_000
+"""The other due tables are left to other drains, or wait."""
 _MAX_CLAIMED_AT_ONCE: Final = 256
 """Of many due tables, these are built while the next are claimed."""
 
@@ -162,26 +164,26 @@ class DrainLoop:
         self._cycle.stop()
 
     def _start_due(self) -> bool:
-        """Prepare and assign the due tables; return whether there was anything to build."""
+        """Prepare and assign the due tables; return whether there was anything to build, or one failed."""
         now = time.monotonic()
         due = self._cycle.due()
-        postponed = self._retries.postponed(now)
         with self._lock:
-            ready = [table_id for table_id in due if table_id not in self._busy | postponed]
+            left_out = self._busy | self._retries.postponed(now)
+            ready = [table_id for table_id in due if table_id not in left_out][: _MAX_BUSY - len(self._busy)]
             tasks = self._tasks_per_table(len(ready) + len(self._busy))
         slots = self._worker_slots or min(self._cycle.builder.parallel_tasks, MAX_WORKER_SLOTS)
-        any_claimed = False
+        any_found = False
         for part in _parts(ready, _MAX_CLAIMED_AT_ONCE):
             claimed, failed = self._prepare(part, tasks, self._claims.map)
             for table_id in failed:
                 self._retries.back_off(table_id)
-            any_claimed = any_claimed or bool(claimed)
+            any_found = any_found or bool(claimed or failed)
             for assignment in balance(claimed, lambda entry: entry.rows, slots):
                 with self._lock:
                     self._busy |= {entry.table_id for entry in assignment}
                 self._assignments.add(self._slots.submit(self._work_on, assignment))
         self._assignments -= {assignment for assignment in self._assignments if assignment.done()}
-        return any_claimed
+        return any_found
 
     def _tasks_per_table(self, tables: int) -> int:
         return max(1, self._cycle.builder.parallel_tasks // max(1, tables))

@@ -34,7 +34,7 @@ EVERYTHING = FileLimits(payload_bytes=2**30, rows=2**30, max_delay_seconds=3_600
 
 def due(harness: IngestHarness, limits: FileLimits) -> list[TableId]:
     with harness.engine.begin() as connection:
-        return due_tables(connection, uuid4(), limits, limit=10)
+        return due_tables(connection, uuid4(), limits)
 
 
 def rows(*keys: int) -> list[dict[str, Any]]:

@@ -139,8 +139,8 @@ SELECT_DUE = sa.text(f"""
                   AND b.first_sequence > c.published_through
                 HAVING sum(b.row_count) >= :rows OR sum(b.payload_bytes) >= :payload_bytes
                     OR sum(b.landed_bytes) >= :landed_bytes))))
-    ORDER BY abs(oldest.age) DESC NULLS FIRST LIMIT :limit""")  # noqa: S608  # constant text
-"""List the tables that this worker can work on now, those with the oldest batches first.
+    ORDER BY t.rebuild_due OR {IS_BACKFILL_DUE}, abs(oldest.age) DESC NULLS FIRST""")  # noqa: S608  # constant text
+"""List the tables that this worker can work on now, oldest batches first, and long work in the background last.
 
 A negative age is due at once, see `is_due` in app.domain.publication.
 """
@@ -219,8 +219,8 @@ def live_workers(connection: sa.Connection) -> int:
     return int(connection.execute(COUNT_LIVE_WORKERS).scalar_one())
 
 
-def due_tables(connection: sa.Connection, worker_id: UUID, limits: FileLimits, *, limit: int) -> list[TableId]:
-    """Return at most `limit` tables that have work and no other live owner.
+def due_tables(connection: sa.Connection, worker_id: UUID, limits: FileLimits) -> list[TableId]:
+    """Return the tables that have work and no other live owner.
 
     Work is a file's worth of pending rows or an old enough row, a flush, a planned file, a marker to rewrite, a seed
     file to create, a file to repair, a folder to drop, row images to rebuild the table from, or rows to give row
@@ -232,7 +232,6 @@ def due_tables(connection: sa.Connection, worker_id: UUID, limits: FileLimits, *
         "rows": limits.rows,
         "payload_bytes": limits.payload_bytes,
         "landed_bytes": limits.landed_bytes,
-        "limit": limit,
     }
     return [TableId(table_id) for table_id in connection.execute(SELECT_DUE, keys).scalars()]
 

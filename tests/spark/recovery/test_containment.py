@@ -53,9 +53,10 @@ def test_an_unforeseen_error_of_one_table_stops_that_table_and_never_the_drain(
     assert landed_keys(landing_zone, "a") == landed_keys(landing_zone, "b")
 
 
-def test_a_table_that_cannot_be_claimed_is_named_in_the_log(
-    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker
+def test_a_table_that_cannot_be_claimed_is_named_in_the_log_and_keeps_no_other_back(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("spark_jobs.drain_loop._MAX_BUSY", 1)
     a, b = registered(engine, "a", ID), registered(engine, "b", ID)
     stage_keys(engine, a, [1])
     stage_keys(engine, b, [1])

@@ -190,7 +190,7 @@ def set_clock_back(engine: sa.Engine) -> None:
 
 
 def is_due(engine: sa.Engine, owned: Owned) -> bool:
-    return owned.table.table_id in sql.call(engine, due_tables, owned.worker, PATIENT, limit=10)
+    return owned.table.table_id in sql.call(engine, due_tables, owned.worker, PATIENT)
 
 
 def test_a_batch_from_the_future_is_due_at_once(engine: sa.Engine) -> None:

@@ -189,7 +189,7 @@ def is_due(engine: sa.Engine, name: str) -> bool:
     worker = uuid4()
     with engine.begin() as connection:
         renew_lease(connection, worker, 60)
-        due = bool(due_tables(connection, worker, FileLimits(2**40, 2**40, 1e9), limit=10))
+        due = bool(due_tables(connection, worker, FileLimits(2**40, 2**40, 1e9)))
     assert due == current(engine, name).backfill_due
     return due
 

@@ -231,7 +231,7 @@ def seeded_table(engine: sa.Engine, *batches: list[int]) -> Owned:
 
 
 def is_due(engine: sa.Engine, worker: UUID) -> bool:
-    return bool(sql.call(engine, due_tables, worker, PATIENT, limit=10))
+    return bool(sql.call(engine, due_tables, worker, PATIENT))
 
 
 def test_a_table_without_data_is_due_until_its_seed_is_published(engine: sa.Engine) -> None:

@@ -22,8 +22,8 @@ NOW = FileLimits(payload_bytes=2**30, rows=2**30, max_delay_seconds=0)
 PATIENT = FileLimits(payload_bytes=2**30, rows=3, max_delay_seconds=3600)
 
 
-def due(engine: sa.Engine, worker: UUID, limits: FileLimits = NOW, limit: int = 10) -> list[TableId]:
-    return sql.call(engine, due_tables, worker, limits, limit=limit)
+def due(engine: sa.Engine, worker: UUID, limits: FileLimits = NOW) -> list[TableId]:
+    return sql.call(engine, due_tables, worker, limits)
 
 
 def is_current(engine: sa.Engine, owned: Owned) -> bool:
@@ -187,10 +187,11 @@ def test_a_flushed_table_is_due_before_its_delay(engine: sa.Engine, table: Table
     assert due(engine, uuid4(), PATIENT) == [table.table_id]
 
 
-def test_the_table_that_waits_longest_is_due_first(engine: sa.Engine) -> None:
+def test_the_table_that_waits_longest_is_due_first_and_a_rebuild_last(engine: sa.Engine) -> None:
     tables = [registered(engine, name, schema_of({"id": "int64"})) for name in "abc"]
     for table in (tables[1], tables[2], tables[0]):
         stage_keys(engine, table, [1])
     ids = [table.table_id for table in tables]
     assert due(engine, uuid4()) == [ids[1], ids[2], ids[0]]
-    assert due(engine, uuid4(), limit=1) == [ids[1]]
+    sql.run(engine, "UPDATE mirrorgate.tables SET rebuild_due = true WHERE table_id = :id", id=ids[1])
+    assert due(engine, uuid4()) == [ids[2], ids[0], ids[1]]
