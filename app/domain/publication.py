@@ -18,6 +18,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import PurePath
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
@@ -287,7 +288,11 @@ def described(error: BaseException) -> Failure:
     if isinstance(error, OSError) and not isinstance(error, ConnectionError):  # Spark's gateway raises ConnectionError
         code = error.meaning if isinstance(error, StorageError) else Code.STORAGE_FAILED
         return Failure(code, _storage_text(error), _REMEDIES.get(error.errno or 0) or MirrorgateError(code, "").remedy)
-    return Failure(Code.INTERNAL, f"{type(error).__name__} {_raised_at(error)}".strip(), _REPORT)
+    frames = traceback.extract_tb(error.__traceback__)[-1:]
+    place = "".join(f" in {frame.name} ({PurePath(frame.filename).name}:{frame.lineno})" for frame in frames)
+    is_of_spark = any("py4j" in PurePath(frame.filename).parts for frame in frames)
+    code, remedy = (Code.SPARK_FAILED, Code.SPARK_FAILED.remedy) if is_of_spark else (Code.INTERNAL, _REPORT)
+    return Failure(code, f"{type(error).__name__}{place}", remedy)
 
 
 def _storage_text(error: OSError) -> str:
@@ -296,11 +301,6 @@ def _storage_text(error: OSError) -> str:
     name = errno.errorcode.get(error.errno, str(error.errno))
     where = " to ".join(str(path) for path in (error.filename, error.filename2) if path)
     return f"{name} ({error.strerror or os.strerror(error.errno)}){' at ' * bool(where)}{where}"
-
-
-def _raised_at(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"in {frames[-1].name} ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""  # noqa: PTH119  # only the name: no path is accessed
 
 
 @dataclass(frozen=True, slots=True)

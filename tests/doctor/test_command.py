@@ -92,7 +92,7 @@ def test_a_spark_that_does_not_start_is_reported_with_its_reason(
     variables = {**set_up(database_url, tmp_path), "MIRRORGATE_ALLOW_UNSAFE": "true"}
     ran = run(*command, **variables, MIRRORGATE_SPARK_MASTER="local[0]")
     reason = "Spark did not start: org.apache.spark.SparkException: Asked to run locally with 0 threads"
-    assert f"error spark_failed: {reason}\nremedy: Start `mirrorgate drain`" in ran.stderr
+    assert f"error spark_failed: {reason}\nremedy: Read `spark_log`" in ran.stderr
     assert ran.returncode == 1
     assert "crashed" not in ran.stderr
 

@@ -1,6 +1,7 @@
 """Errors of one table: they stop that table, and say so, and never the drain."""
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,13 +87,15 @@ def test_a_table_whose_build_ends_the_job_keeps_no_other_back(
 
     def fails_with_b(self: FileBuilder, orders: list[Any]) -> Any:
         if any(order.planned.table_id == tables[1].table_id for order in orders):
-            raise RuntimeError("the worker is gone")
+            self.spark.sparkContext.parallelize([1], 1).foreach(os._exit)
         return build(self, orders)
 
     monkeypatch.setattr(FileBuilder, "build", fails_with_b)
     with capture_logs() as logs:
         assert DrainLoop(worker, worker_slots=1).drain_pending() == {tables[1].table_id}
-    assert {line["table"] for line in logs if line["event"] == "table_publication_failed"} == {"b"}
+    failed = [line for line in logs if line["event"] == "table_publication_failed"]
+    assert [(line["table"], line["code"]) for line in failed] == [("b", "spark_failed")]
+    assert failed[0]["remedy"].startswith("Read `spark_log`")
     monkeypatch.setattr(FileBuilder, "build", build)
     drain(worker)
     assert [landed_keys(landing_zone, name) for name in ("a", "b", "c")] == [[[1]]] * 3

@@ -642,7 +642,7 @@ class Code(StrEnum):
     )
     SPARK_FAILED = Kind.MISCONFIGURED.code(
         "Spark did not start or has ended, or its job failed or made no progress.",
-        "Start `mirrorgate drain` and read its log. Check MIRRORGATE_SPARK_MASTER and the Java installation.",
+        "Read `spark_log` in the log of `mirrorgate drain`. Check MIRRORGATE_SPARK_MASTER, Java and memory.",
     )
 
     # Publication: errors of the drain. They appear in its log and in the state reason of a table that it stopped.
