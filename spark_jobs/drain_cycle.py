@@ -6,6 +6,7 @@ any two lines: the next owner claims a new epoch, revokes the old one's scratch 
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Final
 from uuid import UUID
 
@@ -168,8 +169,7 @@ class DrainCycle:
                 )
                 self._require_new(plans)
         except Exception as error:  # noqa: BLE001  # each table is prepared alone, where it can only fail itself
-            failure = described(error)
-            log.info("joint_planning_failed", tables=len(epochs), code=failure.code, detail=failure.detail)
+            log.info("joint_planning_failed", tables=len(epochs), **asdict(described(error)))
             return [], list(table_ids)
         claimed = [
             ClaimedTable(tables[table_id], epochs[table_id], files) for table_id, files in plans.items() if files
@@ -210,8 +210,7 @@ class DrainCycle:
             if len(entries) == 1:
                 failures[entries[0].table_id] = error
                 return {}
-            failure = described(error)
-            log.warning("job_failed", tables=len(entries), code=failure.code, detail=failure.detail)
+            log.warning("job_failed", tables=len(entries), **asdict(described(error)))
             return {
                 table_id: built for entry in entries for table_id, built in self._build_all([entry], failures).items()
             }

@@ -165,10 +165,9 @@ class DrainLoop:
 
     def _start_due(self) -> bool:
         """Prepare and assign the due tables; return whether there was anything to build, or one failed."""
-        now = time.monotonic()
         due = self._cycle.due()
         with self._lock:
-            left_out = self._busy | self._retries.postponed(now)
+            left_out = self._busy | self._retries.postponed(time.monotonic())
             ready = [table_id for table_id in due if table_id not in left_out][: _MAX_BUSY - len(self._busy)]
             tasks = self._tasks_per_table(len(ready) + len(self._busy))
         slots = self._worker_slots or min(self._cycle.builder.parallel_tasks, MAX_WORKER_SLOTS)
@@ -203,11 +202,7 @@ class DrainLoop:
             claimed += entries
             alone += left
         entries = list(each(lambda table_id: self._cycle.prepare(table_id, tasks=tasks), alone))
-        failed = [
-            table_id
-            for table_id, entry in zip(alone, entries, strict=True)
-            if entry is None and self._cycle.leased.must_back_off(table_id)
-        ]
+        failed = [table_id for table_id in alone if self._cycle.leased.must_back_off(table_id)]
         return claimed + [entry for entry in entries if entry is not None], failed
 
     def _work_on(self, assignment: list[ClaimedTable]) -> None:
@@ -219,13 +214,11 @@ class DrainLoop:
                 self._retries.reset(published)
                 with self._lock:
                     tasks = self._tasks_per_table(len(self._busy))
-                for entry in assignment:
-                    if entry.table_id not in published:
-                        self._retries.back_off(entry.table_id)
+                for table_id in {entry.table_id for entry in assignment} - published:
+                    self._retries.back_off(table_id)
                 assignment = self._prepare_again(published, tasks)
         except Exception as error:  # noqa: BLE001  # a thread must not die silently; the tables are retried
-            failure = described(error)
-            log.warning("worker_slot_failed", tables=len(tables), code=failure.code, detail=failure.detail)
+            log.warning("worker_slot_failed", tables=len(tables), **asdict(described(error)))
             for table_id in tables:
                 self._cycle.leased.forget(table_id)
                 self._retries.back_off(table_id)

@@ -8,9 +8,11 @@ changes. A drain that stops renewing loses its tables when the lease expires; W2
 import argparse
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
@@ -83,8 +85,7 @@ def renew(cycle: DrainCycle, seconds: float) -> None:
         LEASE_RENEWED.set_to_current_time()
     except Exception as error:  # noqa: BLE001  # this thread must live: without it the drain loses its tables
         LEASE_FAILURES.inc()
-        failure = described(error)
-        log.warning("lease_renewal_failed", code=failure.code, detail=failure.detail)
+        log.warning("lease_renewal_failed", **asdict(described(error)))
 
 
 def release_lease(cycle: DrainCycle) -> None:
@@ -93,8 +94,7 @@ def release_lease(cycle: DrainCycle) -> None:
         with translated_errors(), cycle.context.engine.begin() as connection:
             give_up_lease(connection, cycle.context.worker_id)
     except Exception as error:  # noqa: BLE001  # the lease expires by itself
-        failure = described(error)
-        log.warning("lease_release_failed", code=failure.code, detail=failure.detail)
+        log.warning("lease_release_failed", **asdict(described(error)))
 
 
 _WAIT_SECONDS: Final = 1.0
@@ -142,7 +142,7 @@ _MIN_POLL_SECONDS: Final = 0.05
 
 
 def run_drain(settings: Settings, *, once: bool) -> None:
-    """Run until SIGTERM or SIGINT, or with `once` until nothing is due.
+    """Run until SIGTERM or SIGINT, or with `once` until nothing is due; exit with 130 if a signal came first.
 
     Raise InvariantBroken `spark_failed` when Spark ended the drain, and with `once` `build_failed` when tables could
     not be published.
@@ -186,6 +186,8 @@ def run_drain(settings: Settings, *, once: bool) -> None:
         if stop.failure is not None:
             raise InvariantBroken(Code.SPARK_FAILED, stop.failure, remedy=SPARK_ENDED)
         log.info("drain_stopped", worker=str(context.worker_id))
+        if once and stop.stopping.is_set():
+            sys.exit(130)
 
 
 def configured_cycle(settings: Settings, spark: SparkSession, worker_id: UUID) -> DrainCycle:
@@ -211,6 +213,8 @@ def configured_cycle(settings: Settings, spark: SparkSession, worker_id: UUID) -
 def _run_once(settings: Settings, cycle: DrainCycle, loop: DrainLoop) -> None:
     """Publish and maintain once. Raise InvariantBroken `build_failed` when tables could not be published."""
     failed = loop.drain_pending()
+    if loop.stopping.is_set():
+        return
     try_maintenance(cycle, _retention_limits(settings))
     with closing(FabricStatusReader(cycle.context.engine, settings, cycle.context.config.landing_zone)) as fabric:
         fabric.store()

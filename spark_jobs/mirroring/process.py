@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -135,8 +135,7 @@ class _ReportStore:
             store_reports(self.engine, changed)
         except Exception as error:  # noqa: BLE001  # for example, Postgres fails over: the next round stores them
             REPORT_FAILURES.inc()
-            failure = described(error)
-            log.warning("mirror_reports_not_stored", code=failure.code, detail=failure.detail)
+            log.warning("mirror_reports_not_stored", **asdict(described(error)))
             return
         self._stored |= {report.table: report for report in changed}
 

@@ -158,8 +158,7 @@ class TableFailures:
             if attempts == FAILING_AFTER:
                 log.error("table_failing", **fields, tries=attempts, **asdict(failure))
         except Exception as second:  # noqa: BLE001  # the next attempt finds the failure again
-            why = described(second)
-            log.warning("table_quarantine_failed", **fields, code=why.code, detail=why.detail)
+            log.warning("table_quarantine_failed", **fields, **asdict(described(second)))
 
     def clear(self, table_ids: Set[TableId]) -> None:
         """Clear the failures of tables that have succeeded; what cannot be cleared now is cleared at the next one."""
@@ -170,8 +169,7 @@ class TableFailures:
             with translated_errors(), self.context.engine.begin() as connection:
                 clear_failures(connection, recovered)
         except Exception as error:  # noqa: BLE001  # the files are published; only the status is behind
-            why = described(error)
-            log.warning("failure_reset_failed", code=why.code, detail=why.detail)
+            log.warning("failure_reset_failed", **asdict(described(error)))
         else:
             self._recorded.difference_update(recovered)
 

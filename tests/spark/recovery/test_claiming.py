@@ -1,5 +1,6 @@
 """What the drain does with the landing zone before it publishes."""
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -64,6 +65,19 @@ def test_a_drain_claims_its_landing_zone_once_and_publishes(
         run_drain(settings, once=True)
     assert str(sql.call(engine, installation_id)) in (landing_zone / ZONE_MARKER).read_text()
     assert landed_keys(landing_zone, "t") == [[1], [2]]
+
+
+def test_a_drain_that_a_signal_ends_before_everything_is_published_says_so(
+    engine: sa.Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    stage_keys(engine, registered(engine, "t", ID), [1])
+    monkeypatch.setattr(DrainCycle, "prepare", ended)
+    with pytest.raises(SystemExit) as exited:
+        run_drain(settings, once=True)
+    assert exited.value.code == 130
 
 
 @pytest.mark.parametrize(("setting", "min_bytes"), [(None, MIN_LOCAL_JOB_BYTES), (0, 0), (7, 7)])
