@@ -131,9 +131,11 @@ def test_files_and_folders_are_sent_in_the_order_of_the_command_and_those_of_a_f
     names = ["z.json", "in/2026/11/01.json", "in/2026/11/02.json", "in/2027.json"]
     write(Path(), {name: b"\n".join(lines(2, 2 * number)) for number, name in enumerate(names)})
     write(Path(), {"in/_old/x": b"no", "in/x.tmp": b"no", "in/empty": b""})
-    ended = send(terminal, "z.json", "in", "--json")
+    given = ("z.json", "in", "in/2027.json", "z.json")  # each file once, however often it is given
+    ended = send(terminal, *given, "--json")
     assert (ended.status, ended.report["files"], ended.report["changes"]) == (0, 5, 8)
     assert "in/2027.json: sent completely, 2 messages" in ended.errors
+    assert send(terminal, *given, "--json").report["changes"] == 0
     assert keys(api_engine) == list(range(8))
 
 

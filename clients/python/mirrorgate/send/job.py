@@ -316,7 +316,7 @@ class SendJob:
 
 
 def given_files(sources: Sequence[str], options: Mapping[str, str]) -> list[GivenFile]:
-    """Return the files to send: those given, and in place of a folder its files in the order of their paths.
+    """Return the files to send, each once: those given, and in place of a folder its files in the order of their paths.
 
     A source is a path, an address of object storage, or `-`. An address that ends with a slash is a folder; `options`
     are those of object storage. Raises RejectedInput for an object that does not exist, Misconfigured and
@@ -336,7 +336,10 @@ def given_files(sources: Sequence[str], options: Mapping[str, str]) -> list[Give
             files.append(GivenFile(source, replace(store.found(path.name), key=str(path)), store, path.name))
         else:
             files.append(GivenFile(source, Found(STANDARD_INPUT, 0, "", 0), None))
-    return files
+    once: dict[str, GivenFile] = {}
+    for file in files:  # one that is given again, such as beside its folder, would be sent by every run
+        once.setdefault(file.name if file.is_stream else file.found.key, file)
+    return [*once.values()]
 
 
 def _objects(address: str, options: Mapping[str, str]) -> list[GivenFile]:
