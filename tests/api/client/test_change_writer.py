@@ -317,6 +317,24 @@ def test_write_waits_for_room_while_the_gateway_is_busy(gateway: Gateway) -> Non
 
 
 @pytest.mark.usefixtures("table")
+def test_rows_whose_write_was_cancelled_land_in_their_order(gateway: Gateway) -> None:
+    limits = BufferLimits(request_rows=1, max_age=0.0, buffer_bytes=500)
+
+    async def write_all(slow: FaultyProxy) -> None:
+        client = AsyncGatewayClient(slow.url, ADMIN_KEY)
+        async with client, AsyncChangeWriter[Any](client, table="t", limits=limits) as writer:
+            for number in range(9):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(writer.write({"id": number}), 0.01)
+            assert writer.unsent == 9
+            slow.release.set()
+
+    with faulty_proxy(gateway.address, Held.IN_FLIGHT) as slow:
+        asyncio.run(write_all(slow))
+    assert keys(gateway.engine) == list(range(9))
+
+
+@pytest.mark.usefixtures("table")
 def test_rows_of_several_threads_land_once_each_thread_in_its_order(gateway: Gateway) -> None:
     with writing("sync", gateway.address, table="t") as writer:
         threads = [

@@ -79,6 +79,9 @@ class AsyncChangeWriter(Generic[Row]):
         check_table(options.get("source_format", "rows"), options.get("table"))
         self._client, self._options = client, options
         self._writer: ChangeWriter[Row] | None = None
+        self._turn = asyncio.Lock()
+        self._waiting: set[asyncio.Task[None]] = set()
+        """Rows that wait for room, also those whose call was cancelled. No later row overtakes them."""
 
     async def __aenter__(self) -> Self:
         """Ask the gateway how far the producer is, and start to send. Raises what the client raises."""
@@ -106,6 +109,8 @@ class AsyncChangeWriter(Generic[Row]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Send what was written. After a cancellation and the like, end without sending."""
+        if error is None or isinstance(error, Exception):
+            await self._run_out()
         await self._run(lambda writer: writer.__exit__(kind, error, traceback))
 
     @property
@@ -116,7 +121,7 @@ class AsyncChangeWriter(Generic[Row]):
     @property
     def unsent(self) -> int:
         """Number of rows that were written and are not known to be durable; rows that were handed over do not count."""
-        return 0 if self._writer is None else self._writer.unsent
+        return 0 if self._writer is None else self._writer.unsent + len(self._waiting)
 
     async def write(self, row: Row, *, op: str | None = None, handle: Any = None, position: str | None = None) -> None:
         """Write a row, as `ChangeWriter.write` does."""
@@ -134,11 +139,17 @@ class AsyncChangeWriter(Generic[Row]):
 
     async def flush(self) -> tuple[Receipt, ...]:
         """Return after everything that was written is durable: what each table accepted since the last flush."""
-        return await asyncio.to_thread(self._opened.flush)
+        writer = self._opened
+        if self._waiting:
+            await asyncio.wait(self._waiting)
+        return await asyncio.to_thread(writer.flush)
 
     async def close(self) -> tuple[Receipt, ...]:
         """Flush and end; nothing more can be written. Returns what `flush` returns. Safe to repeat."""
-        return () if self._writer is None else await self._run(ChangeWriter.close)
+        if self._writer is None:
+            return ()
+        await self._run_out()
+        return await self._run(ChangeWriter.close)
 
     async def abort(self) -> None:
         """End without sending what waits, which `unsent` counts. A request that is open may still become durable."""
@@ -151,6 +162,15 @@ class AsyncChangeWriter(Generic[Row]):
             raise RejectedInput(Code.BAD_REQUEST, "the writer is not open", remedy="Use it as `async with`.")
         return self._writer
 
+    async def _run_out(self) -> None:
+        """Wait until no row waits for room; a cancellation ends the writer without sending."""
+        try:
+            while self._waiting:
+                await asyncio.wait(self._waiting)
+        except asyncio.CancelledError:
+            self._opened.abort()
+            raise
+
     async def _run(self, act: Callable[[ChangeWriter[Row]], Result]) -> Result:
         """Run the end of the writer in a thread; a cancellation ends it without sending."""
         try:
@@ -161,5 +181,19 @@ class AsyncChangeWriter(Generic[Row]):
 
     async def _put(self, body: bytes, handle: Any, position: str | None) -> None:
         writer = self._opened
-        if not writer.put(body, handle, position, waits=False):
+        if not self._waiting and writer.put(body, handle, position, waits=False):
+            return
+        task = asyncio.create_task(self._put_in_turn(writer, body, handle, position))
+        self._waiting.add(task)
+        task.add_done_callback(self._has_room)
+        await asyncio.wait([task])  # which, unlike the task itself, a cancelled call does not end
+        task.result()
+
+    async def _put_in_turn(self, writer: ChangeWriter[Row], body: bytes, handle: Any, position: str | None) -> None:
+        async with self._turn:
             await asyncio.to_thread(writer.put, body, handle, position)
+
+    def _has_room(self, task: "asyncio.Task[None]") -> None:
+        self._waiting.discard(task)
+        if not task.cancelled():
+            task.exception()  # the call of the row raises it, and the end of the writer
