@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 from trove_classifiers import classifiers
 
 import app
+import mirrorgate
 from app.local.child_process import CANNOT_START
 from app.settings import PREFIX
 from tests.api.calls import ADMIN_KEY, insert
@@ -78,6 +79,10 @@ def run_with(lock: str, program: str, *arguments: str, **environment: str) -> "s
     return subprocess.run(
         command, cwd=REPOSITORY, env=kept | environment, capture_output=True, text=True, timeout=60, check=False
     )
+
+
+def test_the_client_lists_its_names_before_they_are_loaded() -> None:
+    assert {*mirrorgate.__all__} <= {*dir(mirrorgate)}
 
 
 @pytest.mark.parametrize(
