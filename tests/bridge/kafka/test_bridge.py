@@ -80,6 +80,22 @@ def test_latest_starts_at_the_end_and_a_restart_before_the_first_record_loses_no
     assert ids(gateway.engine, "t.latest") == [2]
 
 
+def test_latest_skips_no_record_behind_offsets_that_were_deleted_unread(
+    cluster: MockCluster, gateway: Gateway, run: Run
+) -> None:
+    topic = rows_topic(gateway, "quiet", "t.quiet", start="latest")
+    cluster.produce("quiet", [Record(row(1))])
+    with run(topic) as bridge:
+        wait_until(lambda: bridge.partition("quiet").reads, within=60, what="it reads")
+    cluster.produce("quiet", [Record(row(n)) for n in (2, 3)])
+    cluster.delete_records("quiet", 0, 2)
+    with run(topic) as bridge:
+        assert bridge.stops("quiet").state.code == "source_position_lost"
+    with run(topic, start=("quiet/0@earliest",)) as bridge:
+        bridge.reaches("quiet", 2)
+    assert ids(gateway.engine, "t.quiet") == [3]
+
+
 def test_two_bridges_share_the_partitions_and_no_record_lands_twice(
     cluster: MockCluster, gateway: Gateway, run: Run
 ) -> None:

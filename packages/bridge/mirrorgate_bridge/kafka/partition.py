@@ -303,8 +303,8 @@ class Partition:
         if start == "earliest":
             return log.low
         committed = self.shared.cluster.committed(self.topic, self.number)
-        if committed is not None and log.low <= committed <= log.high:
-            return committed
+        if committed is not None:
+            return next_offset(Position(committed - 1), log, accepted_partitions=None, needs_order=False)
         found = log.high if start == "latest" else self.shared.cluster.offset_at(self.topic, self.number, start)
         offset = log.high if found is None else found
         self.last_offset = offset - 1
