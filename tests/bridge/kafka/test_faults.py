@@ -359,6 +359,24 @@ def test_what_concerns_every_record_stops_the_partition_and_is_tried_again(
     assert not (tmp_path / "none").exists()
 
 
+def test_a_record_that_can_be_put_aside_does_not_hold_its_partition_in_place_of_a_later_one(
+    cluster: MockCluster, gateway: Gateway, run: Run, tmp_path: Path
+) -> None:
+    register(gateway, "r.held")
+
+    def record(table: str, value: dict[str, object]) -> Record:
+        payload = event("c", table, after=value)
+        return Record(payload, key={"id": value["id"]})
+
+    values = [record("r.held", row(0)), record("r.held", BAD), record("r.held", row(2)), record("r.none", row(3))]
+    cluster.produce("held", values)
+    topic = {"topic": "held", "format": "debezium", "on_reject": "skip_to_file"}
+    with run(topic, rejected={"folder": str(tmp_path)}) as bridge:
+        stopped = bridge.stops("held")
+        assert (stopped.state.offset, stopped.state.code, stopped.last_offset) == (3, "unknown_table", 2)
+    assert ids(gateway.engine, "r.held") == [0, 2]
+
+
 def test_dead_letters_are_kept_by_the_gateway(cluster: MockCluster, gateway: Gateway, run: Run) -> None:
     register(gateway, "r.letters", dead_letters="accept")
     cluster.produce("letters", map(Record, [row(0), BAD, row(2)]))

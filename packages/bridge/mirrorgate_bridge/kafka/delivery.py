@@ -189,11 +189,12 @@ class Delivery:
             begin, end = elements.offset(0), elements.offset(-1)
             detail = f"{error.detail} (records {begin} to {end})"
             raise Held(Fault(begin, error.code, detail, error.remedy))
-        if all(self._put_aside(elements.records[index], fault) for index, fault in sorted(faults.items())):
+        held = next((at for at in sorted(faults) if not self._put_aside(elements.records[at], faults[at])), None)
+        if held is None:
             return elements.without(faults)
-        if first:
-            yield from self._send(elements.part(0, first), table, elements.offset(first - 1))
-        raise Held(faults[first])
+        if held:
+            yield from self._send(elements.part(0, held).without(faults), table, elements.offset(held - 1))
+        raise Held(faults[held])
 
     def _put_aside(self, record: Record, fault: Fault) -> bool:
         """Keep a rejected record in the folder, if the operator asked for it; return False if the partition stops."""
