@@ -93,11 +93,11 @@ class GatewayClient:
     def __init__(self, url: str, key: str, certificate: Path | None = None) -> None:
         """Open a client. `certificate`, if given, is the only one accepted, whatever host name it contains."""
         self.url = url
-        options = options_of(url, key, certificate)
+        self._options = options = options_of(url, key, certificate)
         try:
             if options["verify"] is True:  # with the certificates that the environment names, whatever `trust_env` says
                 options["verify"] = httpx.create_ssl_context()
-            self._http = httpx.Client(**options)
+            self._connections = [(os.getpid(), httpx.Client(**options))]
         except (ImportError, OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else type(error).__name__
             raise Misconfigured(
@@ -141,6 +141,15 @@ class GatewayClient:
 
     def __exit__(self, *_: object) -> None:
         self._http.close()
+
+    @property
+    def _http(self) -> httpx.Client:
+        """The connections of this process. Requests on those of a process that was forked would mix with its own."""
+        process, connections = self._connections[-1]
+        if process != os.getpid():
+            connections = httpx.Client(**self._options)
+            self._connections.append((os.getpid(), connections))  # the others stay referenced: nothing closes them
+        return connections
 
     def get(self, path: str, **parameters: Any) -> Any:
         """Send GET; return the JSON of the answer."""

@@ -396,6 +396,26 @@ def test_a_forked_process_is_told_to_open_its_own_writer(gateway: Gateway) -> No
         assert process.exitcode == 7
 
 
+@pytest.mark.usefixtures("table")
+def test_the_requests_of_a_forked_process_do_not_mix_with_those_of_its_parent(gateway: Gateway) -> None:
+    fork = multiprocessing.get_context("fork")
+    both_run = fork.Barrier(2)
+    with GatewayClient(gateway.address, ADMIN_KEY) as client:
+
+        def post(numbers: range) -> None:
+            both_run.wait(30)
+            for number in numbers:
+                client.post_changes("rows", b'{"id": %d}' % number, table="t")
+
+        client.post_changes("rows", b'{"id": 0}', table="t")
+        process = fork.Process(target=post, args=[range(1, 100)])
+        process.start()
+        post(range(100, 200))
+        process.join(30)
+        assert process.exitcode == 0
+    assert sorted(keys(gateway.engine)) == list(range(200))
+
+
 def test_a_writer_of_rows_needs_a_table(api_address: str) -> None:
     with pytest.raises(RejectedInput, match="needs a table"), writing("sync", api_address):
         pass
