@@ -206,6 +206,21 @@ def test_a_missing_topic_is_reported_and_read_once_it_exists(cluster: MockCluste
     assert ids(gateway.engine, "f.absent") == [1]
 
 
+def test_a_deleted_topic_of_a_pattern_is_not_missed(cluster: MockCluster, gateway: Gateway, run: Run) -> None:
+    register(gateway, "f.many")
+    for topic in ("many.a", "many.b"):
+        cluster.create_topic(topic)
+        cluster.produce(topic, [Record(row(1))])
+    rule = {"pattern": r"many\..", "format": "rows", "table": "f.many"}
+    with run(rule, settings={"topic.metadata.refresh.interval.ms": "500"}) as bridge:
+        for topic in ("many.a", "many.b"):
+            bridge.reaches(topic, 0)
+        cluster.delete_topic("many.b")
+        bridge.wait(lambda: any("many.b" in line["detail"] for line in bridge.events("kafka_error")))
+        bridge.wait(lambda: [*bridge.bridge.partitions] == [("many.a", 0)])
+        assert bridge.bridge.reasons() == []
+
+
 def test_brokers_that_are_away_are_waited_for_and_reported(cluster: MockCluster, gateway: Gateway, run: Run) -> None:
     topic = rows_topic(gateway, "away", "f.away")
     cluster.create_topic("away")

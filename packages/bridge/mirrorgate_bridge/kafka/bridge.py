@@ -414,10 +414,12 @@ class KafkaBridge:
         self._on_error(error)
 
     def _on_error(self, error: KafkaError) -> None:
-        self.trouble = error_of(error)
+        trouble = error_of(error)
+        if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:  # the watch knows which topics are missed
+            self.trouble = trouble
         if error.fatal():
-            self._fatal = Misconfigured(Code.SOURCE_REJECTED, self.trouble.detail, remedy="Start the bridge again.")
-        self.log.warning("kafka_error", about=error.name(), code=self.trouble.code, detail=self.trouble.detail)
+            self._fatal = Misconfigured(Code.SOURCE_REJECTED, trouble.detail, remedy="Start the bridge again.")
+        self.log.warning("kafka_error", about=error.name(), code=trouble.code, detail=trouble.detail)
 
 
 def _names(partitions: Sequence[TopicPartition]) -> str:
