@@ -316,8 +316,9 @@ def test_write_waits_for_room_while_the_gateway_is_busy(gateway: Gateway) -> Non
     assert keys(gateway.engine) == list(range(50))
 
 
+@pytest.mark.parametrize("is_aborted", [False, True])
 @pytest.mark.usefixtures("table")
-def test_rows_whose_write_was_cancelled_land_in_their_order(gateway: Gateway) -> None:
+def test_rows_whose_write_was_cancelled_land_in_their_order_or_count(gateway: Gateway, is_aborted: bool) -> None:
     limits = BufferLimits(request_rows=1, max_age=0.0, buffer_bytes=500)
 
     async def write_all(slow: FaultyProxy) -> None:
@@ -327,11 +328,15 @@ def test_rows_whose_write_was_cancelled_land_in_their_order(gateway: Gateway) ->
                 with suppress(TimeoutError):
                     await asyncio.wait_for(writer.write({"id": number}), 0.01)
             assert writer.unsent == 9
-            slow.release.set()
+            if is_aborted:
+                await writer.abort()
+            else:
+                slow.release.set()
+        assert writer.unsent == 9 * is_aborted
 
     with faulty_proxy(gateway.address, Held.IN_FLIGHT) as slow:
         asyncio.run(write_all(slow))
-    assert keys(gateway.engine) == list(range(9))
+    assert is_aborted or keys(gateway.engine) == list(range(9))
 
 
 @pytest.mark.usefixtures("table")

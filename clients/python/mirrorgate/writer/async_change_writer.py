@@ -82,6 +82,8 @@ class AsyncChangeWriter(Generic[Row]):
         self._turn = asyncio.Lock()
         self._waiting: set[asyncio.Task[None]] = set()
         """Rows that wait for room, also those whose call was cancelled. No later row overtakes them."""
+        self._lost = 0
+        """Rows whose call was cancelled, and that found no room before the end."""
 
     async def __aenter__(self) -> Self:
         """Ask the gateway how far the producer is, and start to send. Raises what the client raises."""
@@ -121,7 +123,7 @@ class AsyncChangeWriter(Generic[Row]):
     @property
     def unsent(self) -> int:
         """Number of rows that were written and are not known to be durable; rows that were handed over do not count."""
-        return 0 if self._writer is None else self._writer.unsent + len(self._waiting)
+        return 0 if self._writer is None else self._writer.unsent + len(self._waiting) + self._lost
 
     async def write(self, row: Row, *, op: str | None = None, handle: Any = None, position: str | None = None) -> None:
         """Write a row, as `ChangeWriter.write` does."""
@@ -186,7 +188,11 @@ class AsyncChangeWriter(Generic[Row]):
         task = asyncio.create_task(self._put_in_turn(writer, body, handle, position))
         self._waiting.add(task)
         task.add_done_callback(self._has_room)
-        await asyncio.wait([task])  # which, unlike the task itself, a cancelled call does not end
+        try:
+            await asyncio.wait([task])  # a cancelled call does not end the task
+        except asyncio.CancelledError:
+            task.add_done_callback(self._count_lost)
+            raise
         task.result()
 
     async def _put_in_turn(self, writer: ChangeWriter[Row], body: bytes, handle: Any, position: str | None) -> None:
@@ -197,3 +203,6 @@ class AsyncChangeWriter(Generic[Row]):
         self._waiting.discard(task)
         if not task.cancelled():
             task.exception()  # the call of the row raises it, and the end of the writer
+
+    def _count_lost(self, task: "asyncio.Task[None]") -> None:
+        self._lost += task.cancelled() or task.exception() is not None
