@@ -164,7 +164,7 @@ class DrainLoop:
         self._cycle.stop()
 
     def _start_due(self) -> bool:
-        """Prepare and assign the due tables; return whether there was anything to build, or one failed."""
+        """Prepare and assign the due tables; return whether there was anything to build, or a first failure."""
         due = self._cycle.due()
         with self._lock:
             left_out = self._busy | self._retries.postponed(time.monotonic())
@@ -174,9 +174,9 @@ class DrainLoop:
         any_found = False
         for part in _parts(ready, _MAX_CLAIMED_AT_ONCE):
             claimed, failed = self._prepare(part, tasks, self._claims.map)
+            any_found = any_found or bool(claimed) or not self._retries.failed().issuperset(failed)
             for table_id in failed:
                 self._retries.back_off(table_id)
-            any_found = any_found or bool(claimed or failed)
             for assignment in balance(claimed, lambda entry: entry.rows, slots):
                 with self._lock:
                     self._busy |= {entry.table_id for entry in assignment}

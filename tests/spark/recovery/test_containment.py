@@ -68,6 +68,17 @@ def test_a_table_that_cannot_be_claimed_is_named_in_the_log_and_keeps_no_other_b
     assert {(line["table"], line["generation"]) for line in failed} == {("a", 1)}
 
 
+def test_a_single_run_ends_though_a_table_that_fails_is_due_again_at_once(
+    engine: sa.Engine, new_worker: NewWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_jobs.scheduling.MIN_BACKOFF", 0.0)
+    table = registered(engine, "a", ID)
+    stage_keys(engine, table, [1])
+    with rejected(engine, "table_leases", "table_id", table.table_id), capture_logs() as logs:
+        assert DrainLoop(new_worker(), worker_slots=1).drain_pending() == {table.table_id}
+    assert [line["event"] for line in logs].count("table_publication_failed") == 2
+
+
 def test_a_table_that_another_drain_claims_first_has_not_failed(
     worker: DrainCycle, engine: sa.Engine, new_worker: NewWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
