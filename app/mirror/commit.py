@@ -257,8 +257,7 @@ def create_table(
     """Create a Delta table with its first rows. Raise deltalake's DeltaError if one is there.
 
     With `replaces`, its content becomes the rows of a new generation instead. Raise CommitFailedError if another mirror
-    created the table meanwhile: a retry would append the rows to its table, because deltalake 1.6 compares application
-    transactions only with a version that it has read.
+    created the table meanwhile.
     """
     write_deltalake(
         uri,
@@ -268,7 +267,7 @@ def create_table(
         configuration={"delta.checkpointInterval": str(CHECKPOINT_COMMITS)},
         storage_options=options,
         writer_properties=delta_writer(row_group_rows),
-        commit_properties=_properties(position, facts, max_retries=0),
+        commit_properties=_properties(position, facts),
     )
     return DeltaTable(uri, storage_options=options)
 
@@ -338,7 +337,6 @@ def _has_inexact_statistics(keys: pa.Schema) -> bool:
     return any(pa.types.is_decimal(field.type) or pa.types.is_floating(field.type) for field in keys)
 
 
-def _properties(position: Position, facts: Mapping[str, str], max_retries: int | None = None) -> CommitProperties:
-    return CommitProperties(
-        custom_metadata=dict(facts), app_transactions=position.transactions(), max_commit_retries=max_retries
-    )
+def _properties(position: Position, facts: Mapping[str, str]) -> CommitProperties:
+    """Return the properties of a commit. A retry could follow an append of another program, or of a mirror."""
+    return CommitProperties(dict(facts), max_commit_retries=0, app_transactions=position.transactions())

@@ -13,6 +13,7 @@ beside the new one as `<table>@g<generation>`.
 """
 
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -52,12 +53,19 @@ from app.mirror.target import (
     is_store_error,
     read_pins,
     read_position,
+    shown,
     store_error,
 )
 from app.published.data_file import read_rows, read_schema, with_partition, without_marker
 from app.published.table_files import SCHEMA_SUFFIX, DataFile, PublishedTable, TableFiles
 from app.published.table_metadata import TableMetadata, read_metadata
 from mirrorgate.errors import Code, InvariantBroken
+
+_JUDGED_COMMITS: Final = 100
+_KEEPS_ROWS: Final = re.compile(
+    "OPTIMIZE|VACUUM|PROPERTIES|CONSTRAINT|PROTOCOL|FEATURE|CLUSTER|REORG|STATS|METADATA|BACKFILL|(ADD|CHANGE) COLUMN"
+)
+"""Finds the names of operations that leave each row as it is."""
 
 
 def generation_of(
@@ -197,16 +205,11 @@ def _read_one(
 
 def _require_keys(file: DataFile, metadata: TableMetadata, names: Sequence[str]) -> None:
     """Raise InvariantBroken `mirror_key_missing` unless a file with updates, deletes or upserts has all keys."""
-    if not metadata.key_columns:
-        raise InvariantBroken(
-            Code.MIRROR_KEY_MISSING, f"{file.path}: it has updates, deletes or upserts of a table without key columns"
-        )
     found = {name.casefold() for name in names}
-    for name in metadata.key_columns:
-        if name.casefold() not in found:
-            raise InvariantBroken(
-                Code.MIRROR_KEY_MISSING, f"{file.path}: it has updates, deletes or upserts and lacks key column {name}"
-            )
+    lacking = [name for name in metadata.key_columns if name.casefold() not in found]
+    if lacking or not metadata.key_columns:
+        why = f"and lacks key column {lacking[0]}" if lacking else "of a table without key columns"
+        raise InvariantBroken(Code.MIRROR_KEY_MISSING, f"{file.path}: it has updates, deletes or upserts {why}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,10 +259,10 @@ def view_table(zone: LandingZone, target: MirrorTarget, table: PublishedTable) -
     found = None if delta is None else read_position(delta)
     order = order_table(zone, table, metadata, delta, found)
     files = order.files
-    if delta is not None and found is None:
-        raise InvariantBroken(Code.MIRROR_TARGET_FOREIGN, f"the target has a Delta table {table} of another writer")
     if delta is None:
         _require_own_folder(zone, target, table)
+    else:
+        _require_own_rows(table, delta, found)
     read = read_marker(zone, table.folder)
     marker = read if isinstance(read, FolderMarker) else None
     first_file = fingerprint(zone, files.numbered[1]) if 1 in files.numbered else 0
@@ -270,6 +273,27 @@ def view_table(zone: LandingZone, target: MirrorTarget, table: PublishedTable) -
     if found is not None and found.generation == generation:
         return TableView(table, order, metadata, delta, found, None, owner, first_file)
     return TableView(table, order, metadata, None, Position(generation, 0), found, owner, first_file)
+
+
+def _require_own_rows(table: PublishedTable, delta: DeltaTable, found: Position | None) -> None:
+    """Raise InvariantBroken if another program wrote the table, or changed its rows after the mirror's last version.
+
+    A RESTORE to that version undoes this. One to an older version does not: it leaves the position where it was.
+    """
+    if found is None:
+        raise InvariantBroken(Code.MIRROR_TARGET_FOREIGN, f"the target has a Delta table {table} of another writer")
+    commits, at = delta.history(1), delta.version()
+    if commits and FILES not in commits[0]:
+        commits = delta.history(_JUDGED_COMMITS)
+    own = next((commit["version"] for commit in commits if FILES in commit), 0)
+    for commit in (commit for commit in commits if commit["version"] > own):
+        operation, facts = str(commit.get("operation")), commit.get("operationParameters") or {}
+        if commit["version"] > at or _KEEPS_ROWS.search(operation):
+            continue
+        at = int(facts["version"]) if operation == "RESTORE" and str(facts.get("version")).isdigit() else -1
+        if at < own:
+            detail = f"another program changed the Delta table {table}: version {commit['version']} is of {operation}"
+            raise InvariantBroken(Code.MIRROR_TARGET_FOREIGN, detail)
 
 
 def is_same_folder(zone: LandingZone, view: TableView) -> bool:
@@ -321,11 +345,6 @@ def stopped(
     marker = read_marker(zone, table.folder)
     owner = FolderOwner(marker.installation_id, marker.generation) if isinstance(marker, FolderMarker) else None
     return replace(_without_view(target, table, MirrorState.STOPPED), owner=owner).because(error)
-
-
-def dropped(target: MirrorTarget, table: PublishedTable) -> TableReport:
-    """Return the report of a table whose landing folder is gone."""
-    return _without_view(target, table, MirrorState.DROPPED)
 
 
 def _report(
@@ -403,8 +422,14 @@ def advance_table(zone: LandingZone, target: MirrorTarget, table: PublishedTable
     def apply(view: TableView, pending: list[DataFile]) -> TableView:
         try:
             return _apply(zone, target, view, pending[: limits.max_files], limits)
-        except CommitFailedError:  # OPTIMIZE or another mirror was faster; the next call continues
-            return view_table(zone, target, table)
+        except CommitFailedError as error:
+            newer = view_table(zone, target, table)
+            if view.delta is None or newer.delta is None or newer.delta.version() > view.delta.version():
+                return newer  # OPTIMIZE or another mirror was faster; the next call continues
+            if is_store_error(error):
+                raise
+            detail = f"the Delta table {table} has properties with which the mirror cannot write it: {shown(error)}"
+            raise InvariantBroken(Code.MIRROR_TARGET_FOREIGN, detail) from error
 
     return _report_after(zone, target, table, apply)
 
@@ -419,7 +444,7 @@ def _report_after(
     view = None
     with store_errors(target, table):
         if zone.kind(table.folder) is not PathKind.FOLDER:
-            return dropped(target, table)
+            return _without_view(target, table, MirrorState.DROPPED)
         try:
             view = view_table(zone, target, table)
             pending = view.pending()
@@ -456,7 +481,8 @@ def _apply(
     if delta is not None:
         commit_effect(delta, effect, batch.columns, position, facts, limits.row_group_rows)
     else:
-        replace_old = limits.replace_old and not _is_pinned(target, view.table)
+        old = target.open(view.table)
+        replace_old = limits.replace_old and not (old is not None and read_pins(old))
         is_free = view.ended is None or move_aside(target, view.table, view.ended, replace=replace_old)
         uri = target.uri(view.table)
         delta = create_table(
@@ -469,11 +495,6 @@ def _apply(
             row_group_rows=limits.row_group_rows,
         )
     return replace(view, delta=delta, position=position, ended=None)
-
-
-def _is_pinned(target: MirrorTarget, table: PublishedTable) -> bool:
-    delta = target.open(table)
-    return delta is not None and bool(read_pins(delta))
 
 
 def _facts(first: int, position: Position, batch: LandedBatch, effect: Effect, keys: list[str]) -> dict[str, str]:
@@ -499,4 +520,4 @@ def store_errors(target: MirrorTarget, table: PublishedTable) -> Iterator[None]:
             raise meant from error
         if not isinstance(error, DeltaError):
             raise
-        raise OSError(f"the Delta table {table} cannot be read or written: {error}") from error
+        raise OSError(f"the Delta table {table} cannot be read or written: {shown(error)}") from error

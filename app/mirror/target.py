@@ -109,7 +109,7 @@ def store_error(what: str, error: Exception) -> MirrorgateError:
 
 def shown(error: Exception) -> str:
     """Return an error's text in one line: of a store's answer the code and message, of other errors the first line."""
-    text = _COLOR.sub("", str(error)).strip()
+    text = _COLOR.sub("", str(error)).partition("Preview of invalid data")[0].strip()
     if not is_store_error(error):
         return next(iter(text.splitlines()), type(error).__name__)
     code, message = (re.search(rf"<{name}>(.*?)</{name}>", text, re.DOTALL) for name in ("Code", "Message"))

@@ -108,16 +108,9 @@ def _advance(job: MirrorJob, zone: LandingZone, entry: DueTable, before: TableOu
             report = replace(report, version=_newest_version(job.target, entry.table))
     except Exception as error:  # noqa: BLE001  # a task returns an outcome for each of its tables
         return replace(before, failure=described(error))
-    return TableOutcome(
-        entry.table,
-        report,
-        None,
-        before.commits + (files > 0),
-        before.files + files,
-        before.rows + rows,
-        before.compacted + compacted,
-        before.vacuumed if vacuumed is None else vacuumed + (before.vacuumed or 0),
-    )
+    vacuumed = before.vacuumed if vacuumed is None else vacuumed + (before.vacuumed or 0)
+    sums = (before.commits + (files > 0), before.files + files, before.rows + rows, before.compacted + compacted)
+    return TableOutcome(entry.table, report, None, *sums, vacuumed)
 
 
 def _kept_up(job: MirrorJob, entry: DueTable, report: TableReport, *, has_committed: bool) -> tuple[int, int | None]:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -209,6 +210,55 @@ def test_a_table_of_another_writer_is_left_alone(zone: SmallZone) -> None:
     write_deltalake(zone.target.uri(ORDERS), pa.table({"x": [1]}))
     assert zone.advance().code == Code.MIRROR_TARGET_FOREIGN
     assert zone.delta().version() == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda table: table.restore(0),
+        lambda table: table.delete("id = 2"),
+        lambda table: write_deltalake(table, pa.table({"id": [9], "note": ["x"]}), mode="append"),
+        lambda table: write_deltalake(table, pa.table({"x": [9]}), mode="overwrite", schema_mode="overwrite"),
+    ],
+    ids=["restore", "delete", "append", "overwrite"],
+)
+def test_rows_that_another_program_changed_stop_the_table_until_its_version_is_restored(
+    zone: SmallZone, change: Callable[[DeltaTable], object]
+) -> None:
+    for number in (1, 2):
+        zone.land(number, [(number, "a", 0)])
+        zone.advance()
+    change(zone.delta())
+    zone.delta().optimize.compact()
+    assert zone.inspect().code == Code.MIRROR_TARGET_FOREIGN
+    zone.land(3, [(1, "b", 1)])
+    report = zone.advance()
+    assert (report.state, report.file_number, report.code) == (MirrorState.STOPPED, 2, Code.MIRROR_TARGET_FOREIGN)
+    assert "another program changed the Delta table sales.my orders: version 2 is of " in (report.detail or "")
+    zone.delta().restore(1)
+    assert zone.advance().state is MirrorState.IN_STEP
+    assert zone.rows() == noted((1, "b"), (2, "a"))
+
+
+def test_a_property_that_forbids_the_next_commit_stops_the_table_until_it_is_gone(zone: SmallZone) -> None:
+    zone.land(1, [(1, "a", 0)])
+    zone.advance()
+    zone.delta().alter.set_table_properties({"delta.appendOnly": "true"})
+    zone.land(2, [(1, "b", 1)])
+    report = zone.advance()
+    assert (report.state, report.code) == (MirrorState.STOPPED, Code.MIRROR_TARGET_FOREIGN)
+    assert "append-only" in (report.detail or "")
+    zone.delta().alter.set_table_properties({"delta.appendOnly": "false"})
+    assert zone.advance().state is MirrorState.IN_STEP
+
+
+def test_no_value_of_a_row_is_in_the_error_of_a_violated_constraint(zone: SmallZone) -> None:
+    zone.land(1, [(1, "a", 0)])
+    zone.advance()
+    zone.delta().alter.add_constraint({"named": "note <> 'secret'"})
+    zone.land(2, [(2, "secret", 0)])
+    with pytest.raises(OSError, match=r"1 rows failed validation check\.$"):
+        zone.advance()
 
 
 def test_a_table_never_lies_inside_another_one(tmp_path: Path) -> None:

@@ -91,16 +91,9 @@ class TableVersion:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as `mirror history --json` prints it."""
-        return {
-            "version": self.version,
-            "time": self.time.isoformat(),
-            "operation": self.operation,
-            "files": None if self.files is None else [*self.files],
-            "rows": None if self.rows is None else dict(self.rows),
-            "deleted_keys": self.deleted_keys,
-            "appended_rows": self.appended_rows,
-            "generation": self.generation,
-        }
+        left_out = ("key_columns", "clustered_by")
+        figures = {name: getattr(self, name) for name in self.__slots__ if name not in left_out}
+        return figures | {"time": self.time.isoformat(), "files": self.files and [*self.files]}
 
     @property
     def keeps_content(self) -> bool:
@@ -376,17 +369,10 @@ def _read_upkeep(target: MirrorTarget, name: str) -> LastUpkeep:
 def report_to_json(report: TableReport, upkeep: LastUpkeep) -> dict[str, Any]:
     """Return a report as `mirror status --json` prints it, with the names that the API uses."""
     reason = {"code": report.code, "detail": report.detail, "remedy": report.remedy}
-    return {
-        "table": report.table,
-        "state": report.state,
-        "version": report.version,
-        "generation": report.generation,
-        "file_number": report.file_number,
-        "last_file": report.last_file,
-        "pending_files": report.pending_files,
+    names = ("table", "state", "version", "generation", "file_number", "last_file", "pending_files", "committed_at")
+    return {name: getattr(report, name) for name in names} | {
         "lag_seconds": round(lag_seconds(report), 3),
         "reason": None if report.code is None else reason,
-        "committed_at": report.committed_at,
         "compacted_at": upkeep.compacted_at,
         "vacuumed_at": upkeep.vacuumed_at,
     }

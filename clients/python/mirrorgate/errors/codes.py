@@ -649,7 +649,7 @@ class Code(StrEnum):
     LANDING_ZONE_AWAY = Kind.UNAVAILABLE.code(
         "The landing zone disappeared while the drain was running: it is not mounted, not reachable, or replaced by "
         "another one.",
-        "Mount the landing zone again. The drain then continues without a restart.",
+        "Mount the landing zone again, or let the drain read and write it. The drain then continues without a restart.",
     )
     SPARK_WITHOUT_EXECUTORS = Kind.UNAVAILABLE.code(
         "The Spark cluster has no executor for the drain or the mirror, so nothing is built.",
@@ -796,8 +796,10 @@ class Code(StrEnum):
         "Declare the key columns in `_metadata.json`, and write them in every file.",
     )
     MIRROR_TARGET_FOREIGN = Kind.BROKEN.code(
-        "The mirror's target has a Delta table that the mirror did not write, or already keeps that generation.",
-        "Choose an empty target, or move that Delta table elsewhere.",
+        "The target of the mirror has a Delta table that another program wrote or changed, or keeps that generation "
+        "already.",
+        "Choose an empty target, or move that Delta table elsewhere: the mirror builds it again. If another program "
+        "changed it, restoring the last version of the mirror (`mirrorgate mirror history TABLE`) is enough.",
     )
 
     # Bridges: errors that end a bridge or stop a partition or table of it. They appear in its log and status.
