@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from app.domain.publication import described
 from app.landing.open_zone import ZoneAddress
 from app.observability.telemetry import configure_logging
 from app.settings import Settings
@@ -16,6 +17,7 @@ from app.staging.connection.database import Engine, disposed, open_engine
 from app.staging.connection.schema_revision import require_migrated
 from app.staging.ledger.leases import present_zone
 from app.zone_settings import zone_address
+from mirrorgate.errors import MirrorgateError
 
 
 def direct_settings(landing_zone: str | None, data_dir: Path) -> Settings:
@@ -38,28 +40,31 @@ def direct_settings(landing_zone: str | None, data_dir: Path) -> Settings:
 def open_database_and_zone(landing_zone: str | None, data_dir: Path) -> Iterator[tuple[Engine, ZoneAddress]]:
     """Open the database, and the landing zone that is given, else the one that the database publishes into.
 
-    Starts the private Postgres of a stopped `mirrorgate up` for the block. Raises Misconfigured for a missing setting,
-    and `database_not_migrated` for a database of another revision.
+    Starts the private Postgres of a stopped `mirrorgate up` for the block. Raises Misconfigured for a missing setting
+    or `database_not_migrated`, and what `described` says of an OSError of the zone.
     """
     settings = direct_settings(landing_zone, data_dir)
-    configure_logging(settings, is_command=True)
     with _engine(settings, data_dir) as engine:
         if settings.landing_zone is None and (known := present_zone(engine)) is not None:
             settings = settings.model_copy(update={"landing_zone": known.location})
-        yield engine, zone_address(settings)
+        try:
+            yield engine, zone_address(settings)
+        except OSError as error:
+            found = described(error)
+            raise MirrorgateError(found.code, found.detail, remedy=found.remedy) from error
 
 
 @contextmanager
 def open_database(data_dir: Path) -> Iterator[Engine]:
     """Open the database alone, as `open_database_and_zone` does."""
     settings = direct_settings(None, data_dir)
-    configure_logging(settings, is_command=True)
     with _engine(settings, data_dir) as engine:
         yield engine
 
 
 @contextmanager
 def _engine(settings: Settings, data_dir: Path) -> Iterator[Engine]:
+    configure_logging(settings, is_command=True)
     with (
         _database_url(settings, data_dir) as database_url,
         disposed(open_engine(database_url, pool_size=2, application="mirrorgate command")) as engine,

@@ -62,10 +62,8 @@ from app.published.table_metadata import TableMetadata, read_metadata
 from mirrorgate.errors import Code, InvariantBroken
 
 _JUDGED_COMMITS: Final = 100
-_KEEPS_ROWS: Final = re.compile(
-    "OPTIMIZE|VACUUM|PROPERTIES|CONSTRAINT|PROTOCOL|FEATURE|CLUSTER|REORG|STATS|METADATA|BACKFILL|(ADD|CHANGE) COLUMN"
-)
-"""Finds the names of operations that leave each row as it is."""
+_KEEPS_ROWS: Final = re.compile("OPTIMIZE|VACUUM|PROPERTIES|CONSTRAINT|PROTOCOL|FEATURE|CLUSTER|REORG|STATS|METADATA")
+"""Finds the names of operations that leave rows and columns as they are."""
 
 
 def generation_of(
@@ -405,8 +403,7 @@ def inspect_table(zone: LandingZone, target: MirrorTarget, table: PublishedTable
     """
 
     def check_columns(view: TableView, pending: list[DataFile]) -> TableView:
-        schema = read_schema(zone, pending[0], view.metadata)
-        grown(view.columns(), pending[0].path, without_marker(schema))
+        grown(view.columns(), pending[0].path, without_marker(read_schema(zone, pending[0], view.metadata)))
         return view
 
     return _report_after(zone, target, table, check_columns)

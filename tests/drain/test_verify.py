@@ -1,8 +1,9 @@
 """`mirrorgate tables verify` finds every difference between ledger and landing zone, and no false ones."""
 
+import errno
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from app.checks.landing_zone import require_own_zone, verify_table
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber
 from app.landing.local_zone import LocalZone
+from app.landing.zone import PathKind
 from mirrorgate_zone.emulator import Trust
 from tests.drain.conftest import NewDrain
 from tests.drain.test_landing_zone_command import terminal
@@ -173,6 +175,20 @@ def test_another_zone_is_rejected_instead_of_reported_as_empty(
     assert terminal.run("tables", "verify", "--all", "--landing-zone", tmp_path / "other")[:2] == (1, "")
     assert terminal.run("tables", "verify", "none")[0] == 1
     assert terminal.run("tables", "verify")[0] == 2
+
+
+def test_a_folder_without_the_right_to_read_is_an_error_with_a_remedy(
+    terminal: Terminal, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A test of root can take no right away."""
+
+    def refuse(_: LocalZone, path: str) -> Mapping[str, PathKind]:
+        raise PermissionError(errno.EACCES, "Permission denied", str(folder.parent / path))
+
+    monkeypatch.setattr(LocalZone, "kinds", refuse)
+    status, _, errors = terminal.run("tables", "verify", "t")
+    assert (status, f"error storage_failed: EACCES (Permission denied) at {folder}\n" in errors) == (1, True)
+    assert "remedy: Give " in errors
 
 
 def test_files_in_onelake_are_compared_too(

@@ -67,6 +67,16 @@ def test_a_table_that_cannot_be_applied_fails_alone_with_fabrics_word(publisher:
     assert errors == {"bare": "InvalidMetadata", "changed": "SchemaMergeFailure", "orders": None}
 
 
+def test_of_two_folders_of_one_table_the_second_fails(publisher: Publisher) -> None:
+    for folder, number in (("dbo.schema/orders", 1), ("orders", 2)):
+        publisher.declare(folder, "id")
+        publisher.publish(folder, 1, 0, id=[number])
+    publisher.wait_for_rows("SELECT * FROM orders", [[1]])
+    wait_until(lambda: "error" in publisher.states().get("orders", {}), within=30, what="the failure is shown")
+    detail = publisher.states()["orders"]["error"]["message"]
+    assert detail.startswith("the folders dbo.schema/orders and orders are one table, dbo.orders: ")
+
+
 def test_a_gap_blocks_the_files_after_it_without_an_error(publisher: Publisher) -> None:
     publisher.declare("orders", "id")
     publisher.publish("orders", 1, 0, id=[1])

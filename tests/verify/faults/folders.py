@@ -266,6 +266,12 @@ def tables_of_one_name(zone: Zone) -> None:
     zone.clean("Orders")
 
 
+@plants(FindingCode.TABLE_NAMES_DIFFER_IN_CASE)
+def tables_of_one_name_in_the_default_schema(zone: Zone) -> None:
+    zone.clean("orders")
+    zone.clean("dbo.schema/orders")
+
+
 @plants(FindingCode.SPECIAL_ENTRY)
 def link_at_the_root(zone: Zone) -> Path:
     zone.clean()

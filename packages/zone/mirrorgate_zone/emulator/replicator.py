@@ -89,8 +89,12 @@ class Replicator:
         for known in [table for identity, table in self._progress if identity == database.id and table not in tables]:
             del self._progress[database.id, known]
             shutil.rmtree(target.uri(known), ignore_errors=True)
+        folders: dict[str, str] = {}
         for table in tables:
             progress = self._progress.setdefault((database.id, table), _Progress())
+            if (first := folders.setdefault(str(table), table.folder)) != table.folder:
+                progress.status = _state(table, _second(table, first), progress)
+                continue
             try:
                 progress.status = self._advance(database, zone, target, table, progress)
             except (OSError, MirrorgateError) as error:  # for example, its publisher has deleted the folder
@@ -164,6 +168,13 @@ class Replicator:
 def _size(zone: LocalZone, path: str) -> int:
     with zone.read_file(path) as file:
         return file.seek(0, 2)
+
+
+def _second(table: PublishedTable, first: str) -> TableReport:
+    """Return the report of the second folder that is one table in Fabric, as `t` and `dbo.schema/t` are."""
+    detail = f"the folders {first} and {table.folder} are one table, {table}: give one of them another name"
+    stopped = TableReport(str(table), MirrorState.STOPPED, generation=0)
+    return stopped.because(InvariantBroken(Code.MIRROR_TARGET_FOREIGN, detail))
 
 
 def _state(table: PublishedTable, report: TableReport, progress: _Progress) -> dict[str, Any]:

@@ -78,8 +78,8 @@ class FindingCode(StrEnum):
         "Divide the tables between several mirrored databases.",
     )
     TABLE_NAMES_DIFFER_IN_CASE = Severity.WARNING.code(
-        "Two table folders have names that differ in letter case only.",
-        "Give each table a name that differs from all others without regard to letter case.",
+        "Two table folders have names that differ in letter case only, or only by Fabric's default schema `dbo`.",
+        "Give each table a name that differs from all others without regard to letter case and `dbo`.",
     )
     EMPTY_SCHEMA_FOLDER = Severity.ADVICE.code(
         "A `<name>.schema` folder has no table folder.",

@@ -39,6 +39,7 @@ from mirrorgate_zone.verify.change_events import (
     text_of,
     unique_name,
 )
+from mirrorgate_zone.verify.checks.folders import DEFAULT_SCHEMA
 from mirrorgate_zone.verify.codes import Finding, FindingCode, guarded
 from mirrorgate_zone.verify.zone_fold import FoldedTable, ZoneFold
 
@@ -312,9 +313,6 @@ def _short(text: str | None) -> str | None:
 def _rows(count: int) -> str:
     return f"{count:,} row" + ("" if count == 1 else "s")
 
-
-DEFAULT_SCHEMA: Final = "dbo"
-"""Schema in which Fabric puts a table of a zone without schema folders."""
 
 _CODES: Final = {
     Kind.MISSING: FindingCode.AGAINST_MISSING_ROW,

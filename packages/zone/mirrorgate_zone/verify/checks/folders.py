@@ -4,7 +4,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, Final
@@ -300,13 +300,17 @@ def outside_tables(view: ZoneView) -> Iterator[Finding]:
             yield Finding(FindingCode.EMPTY_SCHEMA_FOLDER, f"folder {folder} has no table folder", file=folder)
 
 
+DEFAULT_SCHEMA: Final = "dbo"
+"""Schema in which Fabric puts a table of a zone without schema folders, unless the mirrored database names another."""
+
+
 def table_names(view: ZoneView) -> Iterator[Finding]:
-    """Check the number of tables, and that their names differ in more than letter case."""
+    """Check the number of tables, and that their names differ in more than letter case and Fabric's default schema."""
     if len(view.tables) > MAX_TABLES:
         yield Finding(FindingCode.TOO_MANY_TABLES, f"the zone has {len(view.tables):,} tables")
     same: defaultdict[str, list[PublishedTable]] = defaultdict(list)
     for table in view.tables:
-        same[str(table).casefold()].append(table)
+        same[str(replace(table, schema=table.schema or DEFAULT_SCHEMA)).casefold()].append(table)
     for tables in same.values():
         if len(tables) > 1:
             folders = ", ".join(table.folder for table in tables)
