@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from app.local.locked_tempdir import locked_tempdir
 from app.settings import Settings
+from mirrorgate.errors import InvariantBroken
 from spark_jobs.spark import session as spark_session
 from tests.support.processes import REPOSITORY
 
@@ -170,16 +171,13 @@ def test_only_where_all_of_spark_is_on_this_machine_a_folder_is_named(
 ) -> None:
     """Executors elsewhere do not have it."""
 
-    class Asked(Exception):
-        pass
-
     def asked(builder: SparkSession.Builder) -> SparkSession:
-        raise Asked("spark.python.unix.domain.socket.dir" in builder._options)
+        raise ConnectionError("spark.python.unix.domain.socket.dir" in builder._options)
 
     monkeypatch.setattr(spark_session, "_launch_jvm", lambda *_: None)
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", asked)
     monkeypatch.setattr(SparkSession, "builder", SparkSession.Builder())
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
-    with pytest.raises(Asked) as found, spark_session.running_spark(Settings(spark_master=master)):
+    with pytest.raises(InvariantBroken) as found, spark_session.running_spark(Settings(spark_master=master)):
         pass
-    assert found.value.args == (has_folder,)
+    assert repr(found.value.__cause__) == f"ConnectionError({has_folder})"
