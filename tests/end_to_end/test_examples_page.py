@@ -1,4 +1,4 @@
-"""Pages and their examples: whoever follows them gets what they say."""
+"""The commands and examples of these pages do what the pages say."""
 
 import json
 import re

@@ -46,7 +46,7 @@ from tests.landing.publishing import (
 )
 from tests.support.gateway_parts import inserts
 from tests.support.samples.changes import delete
-from tests.support.samples.schemas import schema_of
+from tests.support.samples.schemas import EVERY_TYPE, FULL_ROW, ID, schema_of
 
 
 @pytest.fixture
@@ -227,38 +227,6 @@ def test_the_partner_events_name_the_version_of_the_source_and_what_else_is_give
 
 
 LAST = FileLayout(marker_first=False, compression="zstd")
-IDS = schema_of({"id": "int64"}, ["id"])
-EVERY_TYPE = schema_of(
-    {
-        "id": "int64",
-        "flag": "boolean",
-        "small": "int16",
-        "medium": "int32",
-        "single": "float32",
-        "double": "float64",
-        "total": "decimal(38,2)",
-        "day": "date",
-        "moment": "timestamp",
-        "name": "string",
-        "bytes": "binary",
-        "document": "json",
-    },
-    ["id"],
-)
-FULL_ROW = {
-    "id": 1,
-    "flag": True,
-    "small": 2,
-    "medium": 3,
-    "single": "1.5",
-    "double": "2.5",
-    "total": "9" * 36 + ".99",
-    "day": "2024-02-29",
-    "moment": "2024-02-29 01:02:03.123456+01:00",
-    "name": "é",
-    "bytes": "00ff",
-    "document": "{}",
-}
 
 
 def identity(rows: int) -> FileIdentity:
@@ -266,11 +234,11 @@ def identity(rows: int) -> FileIdentity:
 
 
 def ids(*keys: int) -> pa.RecordBatch:
-    return landing_rows(inserts([{"id": key} for key in keys]), IDS).batch
+    return landing_rows(inserts([{"id": key} for key in keys]), ID).batch
 
 
 def written(
-    batches: list[pa.RecordBatch], schema: TableSchema = IDS, layout: FileLayout = LAST
+    batches: list[pa.RecordBatch], schema: TableSchema = ID, layout: FileLayout = LAST
 ) -> tuple[bytes, WrittenFile]:
     sink = io.BytesIO()
     rows = sum(batch.num_rows for batch in batches)
@@ -391,7 +359,7 @@ def test_the_footer_gives_back_the_identity() -> None:
 
 def test_a_footer_whose_rows_are_not_those_of_the_file_is_not_believed() -> None:
     sink = io.BytesIO()
-    write_parquet(sink, IDS, [ids(1, 2)], identity(3), LAST)
+    write_parquet(sink, ID, [ids(1, 2)], identity(3), LAST)
     assert read_identity(sink) is None
 
 
@@ -442,5 +410,5 @@ def test_a_row_group_is_written_before_the_next_one_is_read() -> None:
             sizes.append(sink.tell())
             yield ids(key)
 
-    write_parquet(sink, IDS, batches(), identity(3), replace(LAST, row_group_rows=1))
+    write_parquet(sink, ID, batches(), identity(3), replace(LAST, row_group_rows=1))
     assert sizes == sorted(set(sizes))

@@ -134,7 +134,7 @@ def test_a_log_that_cannot_be_written_stops_no_process(tmp_path: Path) -> None:
         "import os, sys; r, w = os.pipe(); os.close(r); os.dup2(w, 2);"
         "from app.settings import Settings; from app.observability.telemetry import configure_logging;"
         "import structlog;"
-        "configure_logging(Settings.model_construct()); structlog.get_logger().info('nobody reads this'); os._exit(7)"
+        "configure_logging(Settings.model_construct()); structlog.get_logger().info('unread'); os._exit(7)"
     )
     assert subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, check=False).returncode == 7
 

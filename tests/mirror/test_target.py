@@ -91,9 +91,9 @@ def another_mirror(target: Path) -> Iterator["subprocess.Popen[str]"]:
 
 
 def test_a_second_mirror_is_rejected_with_the_pid_and_host_of_the_first(tmp_path: Path) -> None:
-    with another_mirror(tmp_path) as other, pytest.raises(Misconfigured) as rejected:  # noqa: SIM117
-        with exclusive_target(str(tmp_path), {}):
-            pass
+    rejects = pytest.raises(Misconfigured)
+    with another_mirror(tmp_path) as other, rejects as rejected, exclusive_target(str(tmp_path), {}):
+        pass
     assert rejected.value.code is Code.MIRROR_RUNNING
     assert f"pid {other.pid} on {socket.gethostname()}" in rejected.value.detail
 

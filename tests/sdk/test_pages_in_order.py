@@ -1,6 +1,6 @@
 """README, examples, tutorials, generated clients and client library, on real gateways as a reader follows them.
 
-In the long one, each page uses tables, producers and idempotency keys of its own, so no page changes what a later one
+The pages of the long test have separate tables, producers and idempotency keys, so no page changes what a later one
 finds.
 """
 

@@ -20,43 +20,11 @@ from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import current, inserts, registered, stage, stage_keys, typed
 from tests.support.onelake.clients import onelake_address
 from tests.support.postgres import sql
-from tests.support.samples.schemas import ID, schema_of
+from tests.support.samples.schemas import EVERY_TYPE, FULL_ROW, ID, schema_of
 from tests.support.small_drain import publish_pending
 from tests.verify.runs import findings, run_once
 
-EVERY_TYPE = schema_of(
-    {
-        "id": "int64",
-        "flag": "boolean",
-        "small": "int16",
-        "medium": "int32",
-        "single": "float32",
-        "double": "float64",
-        "amount": "decimal(12,2)",
-        "day": "date",
-        "at": "timestamp",
-        "name": "string",
-        "raw": "binary",
-        "document": "json",
-    },
-    ["id"],
-)
 KEYLESS = schema_of({"id": "int64"}, [])
-
-
-VALUES = {
-    "flag": True,
-    "small": 1,
-    "medium": 2,
-    "single": 3,
-    "double": 4,
-    "amount": "3.50",
-    "day": "2026-11-22",
-    "at": "2026-11-22T10:00:00Z",
-    "name": "a",
-    "raw": "AAEC",
-    "document": {"a": [1]},
-}
 
 
 def publish(engine: sa.Engine, cycle: DrainCycle) -> None:
@@ -72,7 +40,7 @@ def publish(engine: sa.Engine, cycle: DrainCycle) -> None:
         stage_keys(engine, current(engine, "t"), [key])
         stage_keys(engine, current(engine, "events"), [key])
         orders = current(engine, "sales.orders")
-        stage(engine, [typed(orders, inserts([{"id": key} | (VALUES if key > 1 else {})]))])
+        stage(engine, [typed(orders, inserts([(FULL_ROW if key > 1 else {}) | {"id": key}]))])
         publish_pending(cycle)
 
 

@@ -67,7 +67,7 @@ ROWS: Final = [{"id": 1, "city": "Rome"}, {"id": 2, "city": "Oslo"}]
 
 
 def stage(engine: sa.Engine, table: Table, *rows: dict[str, Any]) -> tuple[list[bytes], list[dict[str, Any]]]:
-    """Stage each row in a request of its own; return the payloads made before, and the rows that land."""
+    """Stage each row in a separate request; return the payloads that were made before, and the rows that land."""
     requests = [StagingRequest([typed(table, inserts([row]))]) for row in rows]
     encoded = encode_blocks(requests)
     payloads = [payload.message for payload in encoded.values()]

@@ -95,7 +95,7 @@ def test_a_restored_database_is_the_dumped_one(
 def test_staging_publishing_and_retention_go_on_in_a_restored_database(restored: sa.Engine, owned: Owned) -> None:
     stage_keys(restored, current(restored, "t"), [6])
     with pytest.raises(InvariantBroken, match="stale_epoch"):
-        plan(restored, owned)  # whoever held the table before has to claim it again
+        plan(restored, owned)  # the former owner has to claim the table again
     epoch = sql.call(restored, claim_table, owned.table.table_id, owned.worker, held=owned.epoch)
     assert epoch == owned.epoch + 1
     owned = replace(owned, epoch=epoch)

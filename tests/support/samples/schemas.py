@@ -21,6 +21,41 @@ def schema_of(columns: Mapping[str, str], keys: Iterable[str] = (), required: It
 ID: Final = schema_of({"id": "int64"}, ["id"])
 """The one column `id`, which is the key."""
 
+EVERY_TYPE: Final = schema_of(
+    {
+        "id": "int64",
+        "flag": "boolean",
+        "small": "int16",
+        "medium": "int32",
+        "single": "float32",
+        "double": "float64",
+        "total": "decimal(38,2)",
+        "day": "date",
+        "moment": "timestamp",
+        "name": "string",
+        "bytes": "binary",
+        "document": "json",
+    },
+    ["id"],
+)
+"""A column of each type, and the key `id`."""
+
+FULL_ROW: Final[dict[str, Any]] = {
+    "id": 1,
+    "flag": True,
+    "small": 2,
+    "medium": 3,
+    "single": "1.5",
+    "double": "2.5",
+    "total": "9" * 36 + ".99",
+    "day": "2024-02-29",
+    "moment": "2024-02-29 01:02:03.123456+01:00",
+    "name": "é",
+    "bytes": "00ff",
+    "document": "{}",
+}
+"""A row of EVERY_TYPE."""
+
 
 def active_table(
     schema: TableSchema,

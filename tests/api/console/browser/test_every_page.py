@@ -133,7 +133,7 @@ MARKUP: Final = (
     f"<a id={MARK} href=javascript:alert(3)>x</a>"
 )
 RIGHT_TO_LEFT: Final = "\u202egnp.tcejorp\u202c"
-"""Reverses what follows, also outside of its own element, unless the page isolates it."""
+"""A text that reverses the text behind it, also that of other elements, unless the page isolates it."""
 
 TEXTS: Final = Texts(
     reason=f"foreign_file: {MARKUP} `{MARKUP}` {RIGHT_TO_LEFT}",

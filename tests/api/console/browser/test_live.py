@@ -18,7 +18,7 @@ PRESSES: str = """() => {
     window.dispatchEvent(new Event("pageshow"));
     return [...twice, press()];
 }"""
-"""Presses the button of a form twice, comes back to the page, and presses it again; returns what would be sent."""
+"""A script that sends a form twice, returns to the page and sends it again. It tells which of these are sent."""
 
 
 def test_a_new_trouble_appears_without_loading_the_page(visitor: Visitor, gateway: Gateway) -> None:
